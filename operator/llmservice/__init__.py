@@ -1,0 +1,1 @@
+"""LLMService: pause and resume token generation on fleets of LLM engines, declared in Kubernetes."""

@@ -1,0 +1,152 @@
+"""The command ``llmservice``."""
+
+import asyncio
+import logging
+import os
+import platform
+import signal
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from llmservice import api, crd, logs, metrics_server
+from llmservice.engines.transports import Transports
+from llmservice.handlers import Watcher
+from llmservice.kube import services
+from llmservice.kube.client import Kubernetes, KubernetesError
+from llmservice.kube.events import EventRecorder
+from llmservice.metrics import Metrics
+from llmservice.runtime.environment import Environment
+from llmservice.runtime.operator import Operator
+from llmservice.settings import OperatorSettings
+
+_CRD_RETRY_SECONDS = 2.0
+
+logger = logging.getLogger(__name__)
+
+app = typer.Typer(
+    name="llmservice",
+    help="Pause and resume token generation on fleets of LLM engines, declared in Kubernetes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command("operator")
+def run_operator(
+    namespace: Annotated[
+        list[str] | None, typer.Option(help="Serve the LLMServices of this namespace. Repeat it for several.")
+    ] = None,
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", help="Serve all namespaces.")] = False,
+    log_format: Annotated[logs.LogFormat | None, typer.Option(help="Default text.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR. Default INFO.")] = None,
+    metrics_address: Annotated[
+        str | None, typer.Option(help="host:port of /metrics, or empty for none. Default 0.0.0.0:9090.")
+    ] = None,
+    liveness_address: Annotated[
+        str | None, typer.Option(help="host:port of /healthz, or empty for none. Default 0.0.0.0:8080.")
+    ] = None,
+) -> None:
+    """Run the operator until it is told to stop (SIGTERM or Ctrl-C).
+
+    It reaches the API server by its pod's service account, or by KUBECONFIG. Every option can be given as an environment
+    variable, too: LLMSERVICE_LOG_FORMAT and so on.
+    """
+    if bool(namespace) == all_namespaces:
+        raise typer.BadParameter("give either --namespace NAME (repeat it for several) or --all-namespaces")
+    flags = {
+        "namespaces": tuple(namespace) if namespace else None,
+        "log_format": log_format,
+        "log_level": log_level.upper() if log_level is not None else None,
+        "metrics_address": metrics_address,
+        "liveness_address": liveness_address,
+    }
+    try:
+        settings = OperatorSettings(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}, got {first['input']!r}") from error
+    logs.configure(settings.log_format, settings.log_level)
+    try:
+        asyncio.run(_operate(settings))
+    except KubernetesError as error:
+        typer.echo(f"llmservice: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+@app.command("crd")
+def print_crd() -> None:
+    """Print the CustomResourceDefinition, for kubectl apply --server-side -f -."""
+    typer.echo(crd.to_yaml(), nl=False)
+
+
+@app.command("version")
+def print_version() -> None:
+    """Print the version."""
+    typer.echo(version("llmservice"))
+
+
+async def _operate(settings: OperatorSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    kubernetes = await Kubernetes.connect()
+    transports = Transports()
+    try:
+        work = asyncio.create_task(_work(settings, kubernetes, transports))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not work.done():
+            logger.info("Stopping; engines stay as they are")
+            work.cancel()
+        await asyncio.gather(work, return_exceptions=stop.is_set())
+    finally:
+        await transports.aclose()
+        await kubernetes.close()
+
+
+async def _work(settings: OperatorSettings, kubernetes: Kubernetes, transports: Transports) -> None:
+    metrics = Metrics()
+    events = EventRecorder(kubernetes, os.environ.get("POD_NAME", platform.node()))
+    environment = Environment(kubernetes, events, transports, metrics, time.monotonic, _timestamp)
+    operator = Operator(environment, settings.namespaces)
+    metrics.observe(operator)
+    watcher = Watcher(
+        settings.namespaces, settings.liveness_address, on_change=operator.record, on_delete=operator.forget
+    )
+    async with metrics_server.serving(metrics, settings.metrics_address), asyncio.TaskGroup() as group:
+        await _wait_for_crd(kubernetes)
+        watcher.start()
+        served = ", ".join(settings.namespaces) if settings.namespaces is not None else "all"
+        logger.info("Started", extra={"version": version("llmservice"), "namespaces": served})
+        group.create_task(events.run())
+        try:
+            await operator.run()
+        finally:
+            await watcher.stop()
+
+
+async def _wait_for_crd(kubernetes: Kubernetes) -> None:
+    """Kopf looks for the resource once, when it starts."""
+    said = ""
+    while True:
+        try:
+            if await services.is_served(kubernetes):
+                return
+            why = f"the API server does not know {api.CRD_NAME}; apply it with: llmservice crd | kubectl apply -f -"
+        except KubernetesError as error:
+            why = str(error)
+        if why != said:
+            logger.warning("Waiting for the resource", extra={"why": why})
+            said = why
+        await asyncio.sleep(_CRD_RETRY_SECONDS)
+
+
+def _timestamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,148 @@
+"""What an answer, an error or a timeout teaches about a target.
+
+A lost answer teaches nothing about the engine, so it never changes what was last validly read. A success teaches nothing
+either: it only makes the target be read again. Every control call counts as a setback until a read shows that it worked,
+which is how an engine that says 200 and does nothing is called less and less often.
+"""
+
+import zlib
+from dataclasses import replace
+
+from llmservice.api import Desired
+from llmservice.domain.fleet import (
+    NEVER,
+    ControlCall,
+    Failure,
+    Obstacle,
+    OpenCall,
+    Reading,
+    Refusal,
+    Sight,
+    Target,
+    TargetKey,
+    TargetState,
+)
+from llmservice.domain.policy import Wanted
+
+BACKOFF_SECONDS = (1.0, 10.0)
+"""The first and the longest wait before a failed call is tried again; it doubles in between."""
+STARTING_RETRY_SECONDS = 1.0
+"""How often an engine that is not listening yet is tried."""
+
+
+def discovered(target: Target, now: float) -> TargetState:
+    """A target seen for the first time, or whose container is another one now."""
+    return TargetState(target, first_seen=now)
+
+
+def updated(state: TargetState, target: Target) -> TargetState:
+    """The pod of a known target changed, the container did not. A container that became ready is read at once."""
+    became_ready = (target.ready and not state.target.ready) or (target.started and not state.target.started)
+    return replace(state, target=target, next_read_at=-NEVER if became_ready else state.next_read_at)
+
+
+def read_sent(state: TargetState, wanted: Wanted) -> TargetState:
+    """A read is on its way."""
+    return replace(state, asked_object_generation=wanted.object_generation)
+
+
+def read_answered(
+    state: TargetState, reading: Reading, sent_object_generation: int, wanted: Wanted, now: float
+) -> TargetState:
+    """A read was answered; ``sent_object_generation`` is what was known of the spec when it was sent."""
+    sight = reading.sight
+    drained = sight is Sight.SLEEPING or (sight is Sight.PAUSED and (state.drained or not wanted.wait_unanswered))
+    learned = replace(
+        state,
+        traits=reading.traits,
+        sight=sight,
+        words=reading.message,
+        read_at=now,
+        read_object_generation=sent_object_generation,
+        failures=0,
+        failure=None,
+        next_read_at=now + wanted.resync * (1.0 - 0.1 * _jitter(state.target.key, now)),
+        drained=drained,
+    )
+    if sent_object_generation < wanted.object_generation or not is_as(wanted.effective, learned, wanted):
+        return learned
+    return replace(
+        learned,
+        effective_object_generation=wanted.object_generation,
+        setbacks=0,
+        setback=None,
+        next_call_at=-NEVER,
+        refusal=None,
+    )
+
+
+def read_failed(state: TargetState, failure: Failure, wanted: Wanted, now: float) -> TargetState:
+    """A read brought no valid answer."""
+    failures = state.failures + 1
+    if state.failure is not None and failure.is_like(state.failure):
+        failure = state.failure  # its words may carry a request id or a time, which would change the status at rest
+    if failure.obstacle is Obstacle.NOT_LISTENING and not state.target.ready:
+        wait = STARTING_RETRY_SECONDS
+    elif failure.obstacle is Obstacle.REFUSED:
+        wait = wanted.resync
+    else:
+        wait = backoff(failures, state.target.key, now)
+    return replace(state, failures=failures, failure=failure, next_read_at=now + wait)
+
+
+def call_sent(state: TargetState, call: ControlCall, now: float) -> TargetState:
+    """A control call is on its way."""
+    return replace(state, open_call=OpenCall(call, now), called_at=now)
+
+
+def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now: float) -> TargetState:
+    """The open control call was answered with success (``failure`` None), refused, or lost. In any case: read again."""
+    if state.open_call is None:
+        raise ValueError("no control call is open")
+    call = state.open_call.call
+    setbacks = state.setbacks + 1
+    refusal = None
+    if failure is not None and failure.obstacle is Obstacle.REFUSED:
+        refusal = Refusal(call, wanted.object_generation, state.sight, now, failure)
+    # A success proves that the drain is over only if this pause is still the one that is wanted.
+    drained = failure is None and call.aim is Desired.PAUSED and call.pause == wanted.pause
+    return replace(
+        state,
+        open_call=None,
+        setbacks=setbacks,
+        setback=failure,
+        next_call_at=now + backoff(setbacks, state.target.key, now),
+        refusal=refusal,
+        drained=drained,
+        next_read_at=now,
+    )
+
+
+def spec_changed(state: TargetState) -> TargetState:
+    """The object's generation changed: earlier trouble does not delay what is wanted now."""
+    return replace(state, setbacks=0, setback=None, next_call_at=-NEVER, refusal=None, condemned=None)
+
+
+def is_as(effective: Desired | None, state: TargetState, wanted: Wanted) -> bool:
+    """Whether the last valid read shows the engine as ``effective``; nothing wanted is always so."""
+    match effective:
+        case Desired.PAUSED:
+            return state.sight is Sight.SLEEPING or (
+                state.sight is Sight.PAUSED and (state.drained or not wanted.wait_unanswered)
+            )
+        case Desired.RUNNING:
+            return state.sight is Sight.RUNNING
+        case None:
+            return True
+
+
+def backoff(attempt: int, key: TargetKey, now: float) -> float:
+    """Seconds to wait after the ``attempt``-th failure in a row: doubling and up to a quarter more, within
+    BACKOFF_SECONDS."""
+    first, longest = BACKOFF_SECONDS
+    return min(longest, first * 2.0 ** min(attempt - 1, 16) * (1.0 + 0.25 * _jitter(key, now)))
+
+
+def _jitter(key: TargetKey, now: float) -> float:
+    """A number from 0 to 1 that differs between targets and calls, and is the same in a replay."""
+    return zlib.crc32(f"{key.pod_uid}{key.port}{now}".encode()) / 2**32

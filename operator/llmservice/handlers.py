@@ -1,0 +1,143 @@
+"""Kopf: notice that an LLMService changed, and say so. Its settings, and its life in a thread of its own, are here too.
+
+Kopf does what it is best at, the connection, the watch of LLMServices and the liveness endpoint, and nothing else: with an
+``on.event`` handler it writes nothing to objects, sets no finalizer and keeps no state in annotations.
+
+It runs in its own thread and event loop (docs/adr/0001). When it ends it cancels every task of its loop that it did not
+know at its start, which would be all the actors; and an error in its stream ends it, so that it has to be started again.
+"""
+
+import asyncio
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+import kopf
+
+from llmservice import api
+from llmservice.kube.client import JSON
+
+_STOP_SECONDS = 5.0
+"""How long kopf may take to end; in an outage of the API server it may take for ever."""
+_RESTART_SECONDS = (1.0, 2.0, 5.0, 10.0)
+_REOPEN_SECONDS = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class Backoffs:
+    """Delays (seconds) between attempts of one request: growing, capped, never ending. Can be iterated any number of
+    times."""
+
+    def __iter__(self) -> itertools.chain[float]:
+        return itertools.chain((0.5, 1.0, 2.0), itertools.repeat(5.0))
+
+
+class NothingStored(kopf.DiffBaseStorage):
+    """Kopf's memory of what it saw last, kept nowhere: it would be an annotation on every object."""
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Nothing was kept."""
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing is kept."""
+
+
+class Watcher:
+    """Tells ``on_change(object)`` and ``on_delete(uid)`` about the LLMServices of ``namespaces`` (None: all).
+
+    Both are called in the event loop that :meth:`start` was called in.
+    """
+
+    def __init__(
+        self,
+        namespaces: Sequence[str] | None,
+        liveness_address: str,
+        *,
+        on_change: Callable[[JSON], None],
+        on_delete: Callable[[str], None],
+    ) -> None:
+        self._namespaces = namespaces
+        self._liveness_endpoint = f"http://{liveness_address}/healthz" if liveness_address else None
+        self._on_change = on_change
+        self._on_delete = on_delete
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end_of_life: Callable[[], object] = bool
+        """Ends the present life of kopf, from any thread."""
+
+    def start(self) -> None:
+        """Begin to watch; call it from the loop that is to be told."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the watch, or give it up after a few seconds."""
+        self._stop.set()
+        self._end_of_life()
+        await asyncio.to_thread(self._thread.join, _STOP_SECONDS)
+        if self._thread.is_alive():
+            logger.warning("Kopf did not end in time and is given up", extra={"seconds": _STOP_SECONDS})
+
+    def _run(self) -> None:
+        for wait in itertools.chain(_RESTART_SECONDS, itertools.repeat(_RESTART_SECONDS[-1])):
+            try:
+                asyncio.run(self._live())
+            except Exception:  # whatever ends kopf, its work has to go on
+                logger.warning("Kopf ended and is started again", exc_info=True, extra={"seconds": wait})
+            if self._stop.wait(wait):
+                return
+
+    async def _live(self) -> None:
+        # Kopf waits for a threading.Event in a thread that it cannot cancel, and then never ends by itself.
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._end_of_life = lambda: loop.call_soon_threadsafe(stop.set)
+        if self._stop.is_set():
+            return
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=settings(),
+                clusterwide=self._namespaces is None,
+                namespaces=self._namespaces or (),
+                standalone=True,
+                liveness_endpoint=self._liveness_endpoint,
+                stop_flag=stop,
+            )
+        finally:
+            self._end_of_life = bool
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.event(api.GROUP, api.VERSION, api.PLURAL, registry=registry)
+        async def tell(type: str | None, body: kopf.Body, **_: object) -> None:  # noqa: A002  # kopf's names
+            if self._loop is None:
+                return
+            if type == "DELETED":
+                self._loop.call_soon_threadsafe(self._on_delete, body.metadata["uid"])
+            else:
+                self._loop.call_soon_threadsafe(self._on_change, dict(body))
+
+        kopf.on.login(registry=registry)(kopf.login_via_client)
+        return registry
+
+
+def settings() -> kopf.OperatorSettings:
+    """Kopf's settings: it only watches, waits for nothing, and never gives up."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.scanning.disabled = True
+    chosen.networking.error_backoffs = Backoffs()
+    chosen.networking.request_timeout = 30.0
+    chosen.networking.connect_timeout = 5.0
+    chosen.watching.server_timeout = 60
+    chosen.watching.inactivity_timeout = 75.0
+    chosen.watching.reconnect_backoff = _REOPEN_SECONDS
+    chosen.watching.initial_streaming = False
+    chosen.persistence.consistency_timeout = 0.0
+    chosen.persistence.diffbase_storage = NothingStored()
+    chosen.queueing.worker_limit = None
+    return chosen

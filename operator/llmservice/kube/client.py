@@ -1,0 +1,185 @@
+"""The API server as JSON over :mod:`kubernetes.aio`, which brings configuration, credentials and TLS.
+
+Its typed models are not used: they cost 0.7 ms a pod and reject some that a cluster accepts.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+
+JSON = Any
+_LIST_CHUNK = 500
+"""Objects per request of a list; keeps a single answer small."""
+_ERROR_LIMIT = 64 * 1024
+
+
+class KubernetesError(Exception):
+    """The API server did not do what was asked; see the subclasses for what that means."""
+
+
+class ApiError(KubernetesError):
+    """The API server refused. ``status`` is the HTTP status, 410 also where a watch reports it in its stream."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+class UnavailableError(KubernetesError):
+    """No usable answer: refused, cut, timed out, or not JSON."""
+
+
+class Kubernetes:
+    """One connection pool to one API server. Safe for any number of concurrent calls in one event loop."""
+
+    def __init__(self, configuration: kubernetes_client.Configuration) -> None:
+        # Every watch holds a connection. With the pool's default limit of 100 the 101st LLMService would hang.
+        configuration.connection_pool_maxsize = 0
+        configuration.retries = False
+        self._api = kubernetes_client.ApiClient(configuration)
+
+    @classmethod
+    async def connect(cls) -> "Kubernetes":
+        """In-cluster, or by KUBECONFIG or ``~/.kube/config``. Raises KubernetesError if there is neither."""
+        configuration = kubernetes_client.Configuration()
+        try:
+            await load_configuration(configuration)
+        except kubernetes_config.ConfigException as error:
+            raise KubernetesError(
+                f"no way to the API server: {error}. Run in a pod with a service account, or set KUBECONFIG"
+            ) from error
+        return cls(configuration)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()  # type: ignore[no-untyped-call]
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: JSON = None,
+        content_type: str = "application/json",
+        timeout: float = 10.0,
+    ) -> JSON:
+        """One request and its JSON answer, within ``timeout`` seconds. Raises ApiError or UnavailableError."""
+        try:
+            async with asyncio.timeout(timeout):
+                async with self._response(method, path, query, body, content_type, timeout=timeout) as response:
+                    data = await response.read()
+            return json.loads(data)
+        except TimeoutError as error:
+            raise UnavailableError(f"{method} {path} was not answered within {timeout:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise UnavailableError(f"{method} {path}: {type(error).__name__} {error}".strip()) from error
+
+    async def list(self, path: str, query: Mapping[str, str] | None = None) -> tuple[list[JSON], str]:
+        """All objects of a collection and the resourceVersion to watch from. Incomplete is an error, never a short list."""
+        items: list[JSON] = []
+        chunk = {"limit": str(_LIST_CHUNK)}
+        while True:
+            page = await self.request("GET", path, query={**(query or {}), **chunk}, timeout=30.0)
+            items.extend(page.get("items") or ())
+            token = page["metadata"].get("continue")
+            if not token:
+                return items, page["metadata"]["resourceVersion"]
+            chunk = {"limit": str(_LIST_CHUNK), "continue": token}
+
+    async def watch(
+        self, path: str, query: Mapping[str, str], *, server_seconds: int, deadline: float
+    ) -> AsyncIterator[tuple[str, JSON]]:
+        """Watch events (type, object) until the server ends the watch after ``server_seconds``. Raises UnavailableError if it
+        did not by ``deadline`` seconds, or is cut, and ApiError for an error, also one within the stream."""
+        full = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(server_seconds)}
+        loop = asyncio.get_running_loop()
+        until = loop.time() + deadline
+        try:
+            async with self._response("GET", path, full, None, timeout=deadline) as response:
+                # A timeout around the loop would also strike while the consumer is at work on an event.
+                while line := await asyncio.wait_for(response.content.readline(), until - loop.time()):
+                    event = json.loads(line)
+                    kind, item = event["type"], event["object"]
+                    if kind == "ERROR":
+                        raise ApiError(int(item.get("code", 500)), str(item.get("message", item)))
+                    yield kind, item
+        except TimeoutError as error:
+            raise UnavailableError(f"the watch of {path} went on beyond {deadline:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError, KeyError) as error:
+            raise UnavailableError(f"the watch of {path} broke: {type(error).__name__} {error}".strip()) from error
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: JSON,
+        content_type: str = "application/json",
+        *,
+        timeout: float,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        response = await self._send(method, path, query, body, content_type, timeout)
+        if response.status == 401:  # the token may have been replaced in its file
+            response.close()
+            await self._reload()
+            response = await self._send(method, path, query, body, content_type, timeout)
+        async with response:
+            if response.status >= 400:
+                raise ApiError(response.status, _message(await response.content.read(_ERROR_LIMIT)))
+            yield response
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: JSON, content_type: str, timeout: float
+    ) -> aiohttp.ClientResponse:
+        _, url, headers, *_ = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            auth_settings=["BearerToken"],
+        )
+        answer = await self._api.call_api(method, url, headers, body, _request_timeout=aiohttp.ClientTimeout(timeout))
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+    async def _reload(self) -> None:
+        try:
+            await load_configuration(self._api.configuration)
+        except kubernetes_config.ConfigException as error:
+            raise UnavailableError(f"the credentials were refused and cannot be read again: {error}") from error
+
+
+async def load_configuration(configuration: kubernetes_client.Configuration) -> None:
+    """Fill in server and credentials. A pod's service account is used unless KUBECONFIG is set. Raises ConfigException."""
+    if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        return
+    files = _kubeconfig_files()
+    await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
+        config_file=files, client_configuration=configuration
+    )
+
+
+def _kubeconfig_files() -> str:
+    files = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    if not any(Path(each).is_file() for each in files.split(os.pathsep)):
+        raise kubernetes_config.ConfigException(f"there is no file {files}")
+    return files
+
+
+def _message(body: bytes) -> str:
+    try:
+        status = json.loads(body)
+    except ValueError:
+        return body[:300].decode(errors="replace")
+    return str(status.get("message", status)) if isinstance(status, dict) else str(status)

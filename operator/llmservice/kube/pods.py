@@ -1,0 +1,154 @@
+"""The pods of one selector: a complete list, then a watch, for ever.
+
+A list that failed or was cut concludes nothing, and neither does a watch that cannot be reopened: from then until the next
+complete list the view is not conclusive, and whoever acts on it has to hold still.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from llmservice.domain.fleet import Container, Pod
+from llmservice.kube.client import ApiError, Kubernetes, KubernetesError
+
+WATCH_SECONDS = 60
+WATCH_DEADLINE_SECONDS = 75.0
+"""When a watch that the server should have ended counts as dead."""
+_RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)
+_SHORTEST_WATCH_SECONDS = 1.0
+"""A watch that the server closes at once is not reopened faster than this."""
+
+logger = logging.getLogger(__name__)
+
+
+class PodView:
+    """Keeps ``on_pod`` and ``on_view`` told about the pods that ``selector`` matches in ``namespace``.
+
+    ``on_pod(uid, pod)`` is called for each pod that appeared or changed, and with None for one that is gone or no longer
+    matches; ``on_left(name)`` for one that still lives but no longer matches; ``on_view()`` after :attr:`is_conclusive`
+    changed. All are called from :meth:`run`, synchronously.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        namespace: str,
+        selector: str,
+        *,
+        on_pod: Callable[[str, Pod | None], None],
+        on_left: Callable[[str], None],
+        on_view: Callable[[], None],
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._query = {"labelSelector": selector}
+        self._on_pod = on_pod
+        self._on_left = on_left
+        self._on_view = on_view
+        self._pods: dict[str, Pod] = {}
+        self.is_conclusive = False
+        """A complete list was read, and the watch that follows it was not interrupted."""
+
+    async def run(self) -> None:
+        """Follow the pods until cancelled."""
+        attempt = 0
+        while True:
+            try:
+                version = await self._list()
+                attempt = 0
+                while True:
+                    version = await self._watch(version)
+            except KubernetesError as error:
+                self._conclude(False)
+                expired = isinstance(error, ApiError) and error.status == 410
+                level = logging.DEBUG if expired else logging.WARNING
+                logger.log(level, "Lost sight of pods", extra={"path": self._path, **self._query, "error": str(error)})
+                await asyncio.sleep(
+                    0 if expired and attempt == 0 else _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)]
+                )
+                attempt += 1
+
+    async def _list(self) -> str:
+        items, version = await self._kubernetes.list(self._path, self._query)
+        listed = {item["metadata"]["uid"]: item for item in items}
+        for uid in self._pods.keys() - listed.keys():
+            self._put(uid, None)
+        for uid, item in listed.items():
+            self._put(uid, to_pod(item))
+        self._conclude(True)
+        return version
+
+    async def _watch(self, version: str) -> str:
+        """One watch from ``version`` to its end; returns the version to go on from."""
+        opened = time.monotonic()
+        query = {**self._query, "resourceVersion": version}
+        events = self._kubernetes.watch(
+            self._path, query, server_seconds=WATCH_SECONDS, deadline=WATCH_DEADLINE_SECONDS
+        )
+        async for kind, item in events:
+            version = item["metadata"]["resourceVersion"]
+            if kind == "DELETED":
+                self._put(item["metadata"]["uid"], None)
+                if await self._is_alive(item["metadata"]):
+                    self._on_left(item["metadata"]["name"])
+            elif kind in ("ADDED", "MODIFIED"):
+                self._put(item["metadata"]["uid"], to_pod(item))
+        await asyncio.sleep(max(0.0, opened + _SHORTEST_WATCH_SECONDS - time.monotonic()))
+        return version
+
+    async def _is_alive(self, gone: Mapping[str, Any]) -> bool:
+        """A watch with a selector says DELETED for a pod that merely lost its labels, too."""
+        if "deletionTimestamp" in gone:
+            return False
+        try:
+            pod = await self._kubernetes.request("GET", f"{self._path}/{gone['name']}", timeout=2.0)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return bool(pod["metadata"]["uid"] == gone["uid"] and "deletionTimestamp" not in pod["metadata"])
+
+    def _put(self, uid: str, pod: Pod | None) -> None:
+        if pod is None:
+            self._pods.pop(uid, None)
+        elif self._pods.get(uid) == pod:
+            return
+        else:
+            self._pods[uid] = pod
+        self._on_pod(uid, pod)
+
+    def _conclude(self, conclusive: bool) -> None:
+        if self.is_conclusive != conclusive:
+            self.is_conclusive = conclusive
+            self._on_view()
+
+
+def to_pod(item: Mapping[str, Any]) -> Pod:
+    """The part of a pod (as JSON) that decides anything."""
+    metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})
+    statuses = {each["name"]: each for each in status.get("containerStatuses") or ()}
+    return Pod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        ip=status.get("podIP") or "",
+        counts="deletionTimestamp" not in metadata and status.get("phase") not in ("Succeeded", "Failed"),
+        containers=tuple(_container(each, statuses.get(each["name"], {})) for each in spec.get("containers") or ()),
+    )
+
+
+def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:
+    ports: dict[str | int, int] = {}
+    for port in spec.get("ports") or ():
+        ports[port["containerPort"]] = port["containerPort"]
+        if port.get("name"):
+            ports[port["name"]] = port["containerPort"]
+    return Container(
+        name=spec["name"],
+        ports=ports,
+        container_id=status.get("containerID") or "",
+        running="running" in (status.get("state") or {}),
+        ready=bool(status.get("ready")),
+    )

@@ -1,0 +1,145 @@
+"""When the status of one LLMService is written, and the Events that go with it.
+
+A changed condition is written at once, progress alone at most once a second, what would not change never. One write is
+under way at a time; one that failed is not sent again but computed again.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmservice.api import ConditionType, LastPause, LLMService, LLMServiceStatus
+from llmservice.domain import report
+from llmservice.domain.fleet import NEVER
+from llmservice.domain.transitions import Event, transitions
+from llmservice.kube import services
+from llmservice.kube.client import JSON, ApiError, KubernetesError
+from llmservice.runtime.environment import Environment
+
+PROGRESS_SECONDS = 1.0
+"""Time between two writes that change no condition."""
+_RETRY_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
+"""Waits after failed writes in a row. The first is a conflict in most cases, and is settled by reading again."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What could be written now."""
+
+    service: LLMService
+    decision: report.Decision
+    compose: Callable[[], report.Fleet]
+    """Collects the whole fleet; called only for a write."""
+    pause_to_store: LastPause | None
+    """A fact that has to be stored before anything else happens (an unanswered ``wait``)."""
+    hold_until: float
+    """Nothing else is written before this time, because too little is known; in the past if enough is known."""
+
+
+@dataclass(eq=False, slots=True)
+class Publisher:
+    """Writes for one LLMService. ``on_stored`` gets the object as the API server returned it; ``on_end`` is called after
+    each attempt, whatever became of it."""
+
+    environment: Environment
+    spawn: Callable[[Coroutine[Any, Any, None]], object]
+    """Starts a task that ends with the actor."""
+    on_stored: Callable[[JSON], None]
+    on_end: Callable[[], None]
+    facts: list[Event] = field(default_factory=list)
+    """Events that are true already and go out with the next write, or alone if there is none."""
+    is_stale: bool = True
+    """Something that the status shows may have changed since it was last computed."""
+    _is_writing: bool = False
+    _failures: int = 0
+    _next_at: float = -NEVER
+    """No write starts before this time, after a failure."""
+    _written_at: float = -NEVER
+
+    def publish(self, draft: Draft, now: float) -> float:
+        """Start a write if one is due; returns when to ask again."""
+        if self._is_writing:
+            return NEVER
+        if now < self._next_at:
+            return self._next_at
+        stored = draft.service.status
+        if draft.pause_to_store is not None:
+            self._start(draft.service, stored.model_copy(update={"last_pause": draft.pause_to_store}), (), now)
+            return NEVER
+        if now < draft.hold_until:
+            return draft.hold_until
+        if not _shows(stored, draft):
+            pass
+        elif not self.is_stale:
+            self._tell(draft.service)
+            return NEVER
+        elif now < self._written_at + PROGRESS_SECONDS:
+            return self._written_at + PROGRESS_SECONDS
+        self.is_stale = False
+        fleet = draft.compose()
+        status = report.status(fleet, stored, self.environment.timestamp())
+        if status == stored:
+            self._tell(draft.service)
+        else:
+            self._start(draft.service, status, transitions(stored, status, fleet.wanted.effective), now)
+        return NEVER
+
+    def _start(self, service: LLMService, status: LLMServiceStatus, events: tuple[Event, ...], now: float) -> None:
+        self._written_at = now
+        self._is_writing = True
+        self.spawn(self._write(service, status, events))
+
+    async def _write(self, service: LLMService, status: LLMServiceStatus, events: tuple[Event, ...]) -> None:
+        kubernetes = self.environment.kubernetes
+        try:
+            stored = await services.put_status(kubernetes, service, status)
+            self.environment.metrics.status_writes.labels("stored").inc()
+            self._failures, self._next_at = 0, -NEVER
+            self.on_stored(stored)
+            for event in events:
+                self.environment.events.record(service, event)
+            self._tell(service)
+        except KubernetesError as error:
+            conflict = isinstance(error, ApiError) and error.status == 409
+            self.environment.metrics.status_writes.labels("conflict" if conflict else "failed").inc()
+            self._back_off(service, error, conflict=conflict)
+            if conflict:
+                await self._read_again(service)
+        finally:
+            self._is_writing = False
+            self.on_end()
+
+    def _back_off(self, service: LLMService, error: KubernetesError, *, conflict: bool) -> None:
+        wait = _RETRY_SECONDS[min(self._failures if conflict else self._failures + 1, len(_RETRY_SECONDS) - 1)]
+        self._failures += 1
+        self._next_at = self.environment.clock() + wait
+        self.is_stale = True
+        level = logging.DEBUG if conflict else logging.WARNING
+        logger.log(level, "Did not write the status", extra={"service": service.key, "error": str(error)})
+
+    async def _read_again(self, service: LLMService) -> None:
+        try:
+            metadata = service.metadata
+            self.on_stored(await services.get(self.environment.kubernetes, metadata.namespace, metadata.name))
+        except KubernetesError as error:
+            logger.warning("Did not read the object again", extra={"service": service.key, "error": str(error)})
+
+    def _tell(self, service: LLMService) -> None:
+        for event in self.facts:
+            self.environment.events.record(service, event)
+        self.facts.clear()
+
+
+def _shows(stored: LLMServiceStatus, draft: Draft) -> bool:
+    """Whether the stored conditions are those of the draft, apart from their words."""
+    decision = draft.decision
+    expected = {ConditionType.READY: decision.ready, ConditionType.PAUSED: decision.paused}
+    if decision.reconciling is not None:
+        expected[ConditionType.RECONCILING] = ("True", decision.reconciling)
+    if decision.stalled is not None:
+        expected[ConditionType.STALLED] = ("True", decision.stalled)
+    shown = {each.type: (each.status, each.reason) for each in stored.conditions}
+    return stored.observed_generation == draft.service.metadata.object_generation and shown == expected
