@@ -10,13 +10,15 @@ know at its start, which would be all the actors; and an error in its stream end
 import asyncio
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 
+import aiohttp
 import kopf
 
 from llmservice import api
-from llmservice.kube.client import JSON
+from llmservice.kube.client import JSON, load_configuration
 
 _STOP_SECONDS = 5.0
 """How long kopf may take to end; in an outage of the API server it may take for ever."""
@@ -121,8 +123,47 @@ class Watcher:
             else:
                 self._loop.call_soon_threadsafe(self._on_change, dict(body))
 
-        kopf.on.login(registry=registry)(kopf.login_via_client)
+        kopf.on.login(registry=registry)(login)
         return registry
+
+
+async def login(**_: object) -> kopf.AiohttpSession:
+    """The same credentials as everything else uses, in a session that does not reopen watches without a pause."""
+    configuration = await load_configuration()
+    header = await configuration.get_api_key_with_prefix("BearerToken") or ""
+    found = kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        token=header.rpartition(" ")[2] or None,
+    )
+    paced = aiohttp.TraceConfig()
+    paced.on_request_start.append(Pace())
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),
+        headers=found.as_http_headers(),
+        trace_configs=[paced],
+    )
+    return kopf.AiohttpSession(aiohttp_session=session, server=found.server)
+
+
+class Pace:
+    """Lets a watch be opened only some time after the last one. Kopf reopens a watch that ended at once, and where a
+    server or a proxy ends each watch at once that would be thousands a second."""
+
+    def __init__(self) -> None:
+        self._opened_at: dict[str, float] = {}
+
+    async def __call__(self, _: aiohttp.ClientSession, __: object, start: aiohttp.TraceRequestStartParams) -> None:
+        """Called by aiohttp before each request."""
+        if start.url.query.get("watch") != "true":
+            return
+        now = asyncio.get_running_loop().time()
+        opens_at = max(now, self._opened_at.get(start.url.path, -math.inf) + _REOPEN_SECONDS)
+        self._opened_at[start.url.path] = opens_at
+        await asyncio.sleep(opens_at - now)
 
 
 def settings() -> kopf.OperatorSettings:

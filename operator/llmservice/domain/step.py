@@ -159,11 +159,12 @@ def state_of(wanted: Wanted, state: TargetState, now: float) -> State:
             return State.UNREAD
 
 
-def next_change_at(wanted: Wanted, state: TargetState) -> float:
-    """When :func:`state_of` may change by time alone; NEVER if it does not."""
+def next_change_at(wanted: Wanted, state: TargetState, now: float) -> float:
+    """When :func:`state_of` will change by time alone; NEVER if it will not."""
     if state.sight is not None or not state.target.started:
         return NEVER
-    return state.first_seen + (FIRST_CONTACT_SECONDS if _is_unasked(state) else wanted.request_timeout)
+    at = state.first_seen + (FIRST_CONTACT_SECONDS if _is_unasked(state) else wanted.request_timeout)
+    return at if at > now else NEVER
 
 
 def _is_not_listening_yet(state: TargetState, now: float) -> bool:

@@ -49,14 +49,7 @@ class Kubernetes:
     @classmethod
     async def connect(cls) -> "Kubernetes":
         """In-cluster, or by KUBECONFIG or ``~/.kube/config``. Raises KubernetesError if there is neither."""
-        configuration = kubernetes_client.Configuration()
-        try:
-            await load_configuration(configuration)
-        except kubernetes_config.ConfigException as error:
-            raise KubernetesError(
-                f"no way to the API server: {error}. Run in a pod with a service account, or set KUBECONFIG"
-            ) from error
-        return cls(configuration)
+        return cls(await load_configuration())
 
     async def close(self) -> None:
         """Close all connections."""
@@ -153,21 +146,25 @@ class Kubernetes:
         return response
 
     async def _reload(self) -> None:
-        try:
-            await load_configuration(self._api.configuration)
-        except kubernetes_config.ConfigException as error:
-            raise UnavailableError(f"the credentials were refused and cannot be read again: {error}") from error
+        self._api.configuration.api_key = (await load_configuration()).api_key
 
 
-async def load_configuration(configuration: kubernetes_client.Configuration) -> None:
-    """Fill in server and credentials. A pod's service account is used unless KUBECONFIG is set. Raises ConfigException."""
-    if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
-        kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return
-    files = _kubeconfig_files()
-    await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-        config_file=files, client_configuration=configuration
-    )
+async def load_configuration() -> kubernetes_client.Configuration:
+    """Server and credentials: of the pod's service account unless KUBECONFIG is set, else by KUBECONFIG or
+    ``~/.kube/config``. Raises KubernetesError if there are none."""
+    configuration = kubernetes_client.Configuration()
+    try:
+        if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=_kubeconfig_files(), client_configuration=configuration
+            )
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise KubernetesError(
+            f"no way to the API server: {error}. Run in a pod with a service account, or set KUBECONFIG"
+        ) from error
+    return configuration
 
 
 def _kubeconfig_files() -> str:

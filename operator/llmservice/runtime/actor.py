@@ -272,7 +272,8 @@ class Actor:
             at = slot.state.next_read_at
         else:
             at = action.at
-        self._slots.schedule(slot, min(at, step.next_change_at(self._wanted, slot.state)))
+        changes_at = step.next_change_at(self._wanted, slot.state, self._environment.clock())
+        self._slots.schedule(slot, min(at, changes_at))
 
     def _account(self, slot: Slot) -> None:
         """Let the tally follow this target."""

@@ -116,10 +116,10 @@ class Operator:
                 await actor.run()
             except ExceptionGroup:
                 logger.exception("An actor broke and begins anew", extra={"service": actor.service.key})
-            await asyncio.sleep(wait)
             actor = Actor(actor.service, self._environment)
             self._actors[uid] = actor
             self._settle([actor.service.metadata.namespace])
+            await asyncio.sleep(wait)
 
     def _unsettle(self, namespace: str) -> None:
         if not self._unsettled:
