@@ -259,11 +259,12 @@ def _target_status(wanted: Wanted, state: TargetState, stands: Standing) -> api.
         message = problem.message if problem is not None else None
     elif stands.inconsistent:
         reason, message = Reason.INCONSISTENT, state.words
+    elif stands.state is State.UNREACHABLE:
+        reason = Reason.TARGETS_UNREACHABLE
+        message = state.failure.message if state.failure is not None else "no answer yet"
     elif stands.retrying:
         last = state.failure or state.setback
         reason, message = Reason.PROGRESSING_WITH_RETRY, last.message if last is not None else None
-    elif stands.state is State.UNREACHABLE:
-        reason, message = Reason.TARGETS_UNREACHABLE, "no answer yet"
     return api.TargetStatus(
         pod=state.target.pod,
         pod_uid=state.target.key.pod_uid,

@@ -28,7 +28,9 @@ class EventRecorder:
         self._queue: asyncio.Queue[tuple[str, dict[str, object]]] = asyncio.Queue(_QUEUE_LIMIT)
 
     def record(self, service: LLMService, event: Event) -> None:
-        """Queue one Event about ``service``; dropped with a log line if a thousand are waiting already."""
+        """Log one Event about ``service`` and queue it; it is dropped if a thousand are waiting already."""
+        level = logging.WARNING if event.warning else logging.INFO
+        logger.log(level, event.message, extra={"service": service.key, "reason": event.reason.value})
         try:
             self._queue.put_nowait((service.metadata.namespace, self._body(service, event)))
         except asyncio.QueueFull:

@@ -309,7 +309,7 @@ class Actor:
     # The report
 
     def _publish(self, now: float) -> float:
-        if not self._was_listed:
+        if not (self._was_listed and self._all_services_known):
             return NEVER
         decision = report.decide(self._wanted.effective, self._slots.tally, claimed=bool(self._claims))
         if decision.paused[0] == "True" and self._wanted.wait_unanswered and self._pause is not None:
