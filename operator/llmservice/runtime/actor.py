@@ -132,6 +132,7 @@ class Actor:
         for slot in self._slots:
             if spec_changed:
                 slot.state = observe.spec_changed(slot.state)
+                slot.is_drifting = False
             self._step(slot)
 
     # Targets
