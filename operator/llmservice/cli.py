@@ -53,13 +53,12 @@ def run_operator(
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C).
 
-    It reaches the API server by its pod's service account, or by KUBECONFIG. Every option can be given as an environment
-    variable, too: LLMSERVICE_LOG_FORMAT and so on.
+    It reaches the API server by its pod's service account, or by KUBECONFIG. What has a default can be given as an
+    environment variable, too: LLMSERVICE_LOG_FORMAT and so on.
     """
     if bool(namespace) == all_namespaces:
         raise typer.BadParameter("give either --namespace NAME (repeat it for several) or --all-namespaces")
     flags = {
-        "namespaces": tuple(namespace) if namespace else None,
         "log_format": log_format,
         "log_level": log_level.upper() if log_level is not None else None,
         "metrics_address": metrics_address,
@@ -72,7 +71,7 @@ def run_operator(
         raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}, got {first['input']!r}") from error
     logs.configure(settings.log_format, settings.log_level)
     try:
-        asyncio.run(_operate(settings))
+        asyncio.run(_operate(settings, tuple(namespace) if namespace else None))
     except KubernetesError as error:
         typer.echo(f"llmservice: {error}", err=True)
         raise typer.Exit(1) from error
@@ -90,7 +89,7 @@ def print_version() -> None:
     typer.echo(version("llmservice"))
 
 
-async def _operate(settings: OperatorSettings) -> None:
+async def _operate(settings: OperatorSettings, namespaces: tuple[str, ...] | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,7 +97,7 @@ async def _operate(settings: OperatorSettings) -> None:
     kubernetes = await Kubernetes.connect()
     transports = Transports()
     try:
-        work = asyncio.create_task(_work(settings, kubernetes, transports))
+        work = asyncio.create_task(_work(settings, namespaces, kubernetes, transports))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -111,19 +110,19 @@ async def _operate(settings: OperatorSettings) -> None:
         await kubernetes.close()
 
 
-async def _work(settings: OperatorSettings, kubernetes: Kubernetes, transports: Transports) -> None:
+async def _work(
+    settings: OperatorSettings, namespaces: tuple[str, ...] | None, kubernetes: Kubernetes, transports: Transports
+) -> None:
     metrics = Metrics()
     events = EventRecorder(kubernetes, os.environ.get("POD_NAME", platform.node()))
     environment = Environment(kubernetes, events, transports, metrics, time.monotonic, _timestamp)
-    operator = Operator(environment, settings.namespaces)
+    operator = Operator(environment, namespaces)
     metrics.observe(operator)
-    watcher = Watcher(
-        settings.namespaces, settings.liveness_address, on_change=operator.record, on_delete=operator.forget
-    )
+    watcher = Watcher(namespaces, settings.liveness_address, on_change=operator.record, on_delete=operator.forget)
     async with metrics_server.serving(metrics, settings.metrics_address), asyncio.TaskGroup() as group:
         await _wait_for_crd(kubernetes)
         watcher.start()
-        served = ", ".join(settings.namespaces) if settings.namespaces is not None else "all"
+        served = ", ".join(namespaces) if namespaces is not None else "all"
         logger.info("Started", extra={"version": version("llmservice"), "namespaces": served})
         group.create_task(events.run())
         try:

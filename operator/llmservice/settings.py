@@ -13,8 +13,6 @@ class OperatorSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="LLMSERVICE_", use_attribute_docstrings=True, frozen=True)
 
-    namespaces: tuple[str, ...] | None = None
-    """Namespaces whose LLMServices are served; None: all of them."""
     log_format: LogFormat = LogFormat.TEXT
     """text or json."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -169,13 +169,19 @@ class ControlCall:
         """What the engine should be after it."""
         return Desired.RUNNING if self.pause is None else Desired.PAUSED
 
+    @property
+    def is_wait(self) -> bool:
+        """Whether it is answered only when running requests are finished."""
+        return self.pause is not None and self.pause.mode is PauseMode.WAIT
+
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
     """A control call that is not answered yet."""
 
     call: ControlCall
-    sent_at: float
+    object_generation: int
+    """The ``metadata.generation`` it was sent for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +213,10 @@ class TargetState:
     """The newest ``metadata.generation`` that was known when that read was sent."""
     asked_object_generation: int = -1
     """The same for the last read that was sent, whatever became of it."""
+    failed_object_generation: int = -1
+    """The same for the last read that brought no valid answer."""
+    is_called_since: bool = False
+    """A control call was sent after that read, which therefore says nothing about the present."""
 
     failures: int = 0
     """Reads in a row without a valid answer."""
@@ -224,7 +234,10 @@ class TargetState:
     refusal: Refusal | None = None
 
     drained: bool = False
-    """The present ``wait`` was answered by this engine, or the engine was paused before it was asked."""
+    """While a ``wait`` is unanswered: this engine has answered it, or was paused before it was asked."""
+    undrained: bool = False
+    """A ``wait`` was sent to this engine and not answered, and it was not seen running since: whatever is wanted by now,
+    "paused" may mean "draining"."""
     effective_object_generation: int = -1
     """The ``metadata.generation`` for which it was last read as effective: a difference under the same one is drift."""
     called_at: float = -NEVER

@@ -23,6 +23,7 @@ from llmservice.domain.fleet import (
     TargetState,
 )
 from llmservice.domain.policy import Wanted
+from llmservice.domain.step import is_draining
 
 BACKOFF_SECONDS = (1.0, 10.0)
 """The first and the longest wait before a failed call is tried again; it doubles in between."""
@@ -35,10 +36,16 @@ def discovered(target: Target, now: float) -> TargetState:
     return TargetState(target, first_seen=now)
 
 
-def updated(state: TargetState, target: Target) -> TargetState:
-    """The pod of a known target changed, the container did not. A container that became ready is read at once."""
+def updated(state: TargetState, target: Target, now: float) -> TargetState:
+    """The pod of a known target changed, the container did not. A container that became ready is read at once, and that
+    it did not listen before no longer counts."""
     became_ready = (target.ready and not state.target.ready) or (target.started and not state.target.started)
-    return replace(state, target=target, next_read_at=-NEVER if became_ready else state.next_read_at)
+    if not became_ready:
+        return replace(state, target=target)
+    changed = replace(state, target=target, next_read_at=-NEVER)
+    if state.failure is None or state.failure.obstacle is not Obstacle.NOT_LISTENING:
+        return changed
+    return replace(changed, failures=0, failure=None, first_seen=now if state.sight is None else state.first_seen)
 
 
 def read_sent(state: TargetState, wanted: Wanted) -> TargetState:
@@ -46,25 +53,30 @@ def read_sent(state: TargetState, wanted: Wanted) -> TargetState:
     return replace(state, asked_object_generation=wanted.object_generation)
 
 
-def read_answered(
-    state: TargetState, reading: Reading, sent_object_generation: int, wanted: Wanted, now: float
-) -> TargetState:
-    """A read was answered; ``sent_object_generation`` is what was known of the spec when it was sent."""
+def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted: Wanted, now: float) -> TargetState:
+    """A read was answered; ``sent_for`` is what was wanted when it was sent."""
     sight = reading.sight
-    drained = sight is Sight.SLEEPING or (sight is Sight.PAUSED and (state.drained or not wanted.wait_unanswered))
+    undrained = state.undrained and sight is Sight.PAUSED
+    # Paused before any wait of ours could reach it: by whom and how is not ours to change.
+    drained = sight is Sight.SLEEPING or (
+        sight is Sight.PAUSED and not undrained and (state.drained or not sent_for.wait_unanswered)
+    )
     learned = replace(
         state,
         traits=reading.traits,
         sight=sight,
         words=reading.message,
         read_at=now,
-        read_object_generation=sent_object_generation,
+        read_object_generation=sent_for.object_generation,
+        is_called_since=False,
         failures=0,
         failure=None,
         next_read_at=now + wanted.resync * (1.0 - 0.1 * _jitter(state.target.key, now)),
         drained=drained,
+        undrained=undrained,
+        refusal=state.refusal if state.refusal is not None and state.refusal.sight is sight else None,
     )
-    if sent_object_generation < wanted.object_generation or not is_as(wanted.effective, learned, wanted):
+    if sent_for.object_generation < wanted.object_generation or not is_as(wanted.effective, learned, wanted):
         return learned
     return replace(
         learned,
@@ -76,8 +88,8 @@ def read_answered(
     )
 
 
-def read_failed(state: TargetState, failure: Failure, wanted: Wanted, now: float) -> TargetState:
-    """A read brought no valid answer."""
+def read_failed(state: TargetState, failure: Failure, sent_for: Wanted, wanted: Wanted, now: float) -> TargetState:
+    """A read brought no valid answer; ``sent_for`` is what was wanted when it was sent."""
     failures = state.failures + 1
     if state.failure is not None and failure.is_like(state.failure):
         failure = state.failure  # its words may carry a request id or a time, which would change the status at rest
@@ -87,35 +99,51 @@ def read_failed(state: TargetState, failure: Failure, wanted: Wanted, now: float
         wait = wanted.resync
     else:
         wait = backoff(failures, state.target.key, now)
-    return replace(state, failures=failures, failure=failure, next_read_at=now + wait)
+    return replace(
+        state,
+        failures=failures,
+        failure=failure,
+        failed_object_generation=sent_for.object_generation,
+        next_read_at=now + wait,
+    )
 
 
-def call_sent(state: TargetState, call: ControlCall, now: float) -> TargetState:
+def call_sent(state: TargetState, call: ControlCall, wanted: Wanted, now: float) -> TargetState:
     """A control call is on its way."""
-    return replace(state, open_call=OpenCall(call, now), called_at=now)
+    return replace(
+        state,
+        open_call=OpenCall(call, wanted.object_generation),
+        called_at=now,
+        is_called_since=True,
+        undrained=state.undrained or call.is_wait,
+    )
 
 
 def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now: float) -> TargetState:
     """The open control call was answered with success (``failure`` None), refused, or lost. In any case: read again."""
     if state.open_call is None:
         raise ValueError("no control call is open")
-    call = state.open_call.call
-    setbacks = state.setbacks + 1
-    refusal = None
-    if failure is not None and failure.obstacle is Obstacle.REFUSED:
-        refusal = Refusal(call, wanted.object_generation, state.sight, now, failure)
-    # A success proves that the drain is over only if this pause is still the one that is wanted.
-    drained = failure is None and call.aim is Desired.PAUSED and call.pause == wanted.pause
-    return replace(
+    call, sent_for = state.open_call.call, state.open_call.object_generation
+    is_drain_over = failure is None and call.is_wait
+    ended = replace(
         state,
         open_call=None,
-        setbacks=setbacks,
-        setback=failure,
-        next_call_at=now + backoff(setbacks, state.target.key, now),
-        refusal=refusal,
-        drained=drained,
+        setbacks=0,
+        setback=None,
+        next_call_at=-NEVER,
+        refusal=None,
+        drained=is_drain_over,
+        undrained=state.undrained and not is_drain_over,
         next_read_at=now,
     )
+    if sent_for < wanted.object_generation:
+        return ended  # whatever became of it was about an older spec
+    refusal = None
+    if failure is not None and failure.obstacle is Obstacle.REFUSED:
+        refusal = Refusal(call, sent_for, state.sight, now, failure)
+    setbacks = state.setbacks + 1
+    wait = backoff(setbacks, state.target.key, now)
+    return replace(ended, setbacks=setbacks, setback=failure, next_call_at=now + wait, refusal=refusal)
 
 
 def spec_changed(state: TargetState) -> TargetState:
@@ -127,9 +155,7 @@ def is_as(effective: Desired | None, state: TargetState, wanted: Wanted) -> bool
     """Whether the last valid read shows the engine as ``effective``; nothing wanted is always so."""
     match effective:
         case Desired.PAUSED:
-            return state.sight is Sight.SLEEPING or (
-                state.sight is Sight.PAUSED and (state.drained or not wanted.wait_unanswered)
-            )
+            return state.sight is Sight.SLEEPING or (state.sight is Sight.PAUSED and not is_draining(wanted, state))
         case Desired.RUNNING:
             return state.sight is Sight.RUNNING
         case None:

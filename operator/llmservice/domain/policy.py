@@ -51,8 +51,14 @@ def present_pause(spec: LLMServiceSpec, previous: LastPause | None) -> LastPause
     return LastPause(mode=mode, clear_cache=clear_cache, answered=True)
 
 
-def wanted(service: LLMService, pause: LastPause | None, *, may_call: bool) -> Wanted:
-    """The terms of this moment. ``pause`` is :func:`present_pause` as the operator's process holds it."""
+def unanswered(pause: LastPause) -> LastPause:
+    """The same pause, where an engine that was sent a ``wait`` may still be draining; other modes need no answer."""
+    return pause.model_copy(update={"answered": pause.mode is not PauseMode.WAIT})
+
+
+def wanted(service: LLMService, pause: LastPause | None, *, may_call: bool, is_storing: bool = False) -> Wanted:
+    """The terms of this moment. ``pause`` is :func:`present_pause` as the operator's process holds it; ``is_storing``: a
+    write of another one is under way."""
     spec = service.spec
     asked = pause or LastPause(mode=spec.pause.mode, clear_cache=True, answered=True)
     unanswered = asked.mode is PauseMode.WAIT and not asked.answered
@@ -61,7 +67,7 @@ def wanted(service: LLMService, pause: LastPause | None, *, may_call: bool) -> W
         effective=spec.generation,
         pause=PauseParameters(asked.mode, asked.clear_cache),
         wait_unanswered=unanswered,
-        wait_stored=unanswered and service.status.last_pause == asked,
+        wait_stored=unanswered and not is_storing and service.status.last_pause == asked,
         may_call=may_call,
         request_timeout=spec.request_timeout_seconds,
         pause_timeout=spec.pause.timeout_seconds,

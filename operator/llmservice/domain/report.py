@@ -7,7 +7,7 @@ when something is to be written.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -90,15 +90,14 @@ def standing(wanted: Wanted, state: TargetState, now: float) -> Standing:
     reason = None
     if shown is not State.STARTING and (problem := trouble(wanted, state)) is not None:
         reason = problem.reason
-    unasked = state.asked_object_generation < wanted.object_generation
+    answered_for = max(state.read_object_generation, state.failed_object_generation)
     return Standing(
         state=shown,
-        confirmed=state.read_object_generation >= wanted.object_generation,
+        confirmed=state.read_object_generation >= wanted.object_generation and not state.is_called_since,
         answered=not state.target.started
         or state.target.key.url is None
         or state.condemned is not None
-        or state.read_object_generation >= wanted.object_generation
-        or (state.failures > 0 and not unasked),
+        or answered_for >= wanted.object_generation,
         reason=reason,
         inconsistent=state.sight is Sight.INCONSISTENT,
         retrying=reason is None and (state.failures > 0 or state.setback is not None) and shown is not State.STARTING,
@@ -191,8 +190,7 @@ def status(fleet: Fleet, before: LLMServiceStatus, timestamp: str) -> LLMService
     """The status to publish. ``timestamp`` (RFC 3339) is the transition time of every condition whose status differs from
     ``before``; the others keep theirs."""
     decision, wanted = fleet.decision(), fleet.wanted
-    entries = _target_states(fleet)
-    words = _Words(fleet, entries)
+    words = _Words(fleet)
     conditions = [
         (ConditionType.READY, *decision.ready, words.ready(decision)),
         (ConditionType.PAUSED, *decision.paused, words.of_targets()),
@@ -206,7 +204,7 @@ def status(fleet: Fleet, before: LLMServiceStatus, timestamp: str) -> LLMService
         observed_generation=wanted.object_generation,
         paused=paused,
         targets=counts(fleet.tally),
-        target_states=entries,
+        target_states=_target_states(fleet),
         last_pause=fleet.pause,
         conditions=tuple(
             _condition(before, kind, truth, reason, message, wanted.object_generation, timestamp)
@@ -281,7 +279,6 @@ class _Words:
     """The sentences of the conditions. They name the first pod concerned, and nothing that changes at rest."""
 
     fleet: Fleet
-    entries: Iterable[api.TargetStatus]
 
     def ready(self, decision: Decision) -> str:
         reason = decision.ready[1]
@@ -292,13 +289,14 @@ class _Words:
                 f"{pod}{more}: selected by the older LLMService {owner} too, which owns it. Make the selectors disjoint"
             )
         if decision.stalled is not None:
-            return self._first_with((Reason.ENGINE_DIED, reason) if reason is Reason.ENGINE_ERROR else (reason,))
+            reasons = (Reason.ENGINE_DIED, reason) if reason is Reason.ENGINE_ERROR else (reason,)
+            return self._first(lambda each: each.reason in reasons)
         if reason is Reason.OBSERVING:
             return self._observing()
         if reason is Reason.NO_PODS:
             return "No pod matches spec.selector"
         if reason is Reason.TARGETS_UNREACHABLE:
-            return self._first_in(State.UNREACHABLE)
+            return self._first(lambda each: each.state is State.UNREACHABLE)
         if reason is Reason.IN_DESIRED_STATE:
             return self._in_desired_state()
         return self._progressing(decision)
@@ -343,23 +341,15 @@ class _Words:
         if number.starting:
             sentence += f"; {number.starting} starting"
         if decision.reconciling is Reason.PROGRESSING_WITH_RETRY:
-            sentence += f". Trying again: {self._first_with((Reason.PROGRESSING_WITH_RETRY,))}"
+            sentence += f". Trying again: {self._first(lambda each: each.retrying)}"
         return sentence
 
-    def _first_with(self, reasons: tuple[Reason, ...]) -> str:
-        concerned = [entry for entry in self.entries if entry.reason in reasons]
-        return _naming_the_first(concerned, sum(n for each, n in self.fleet.tally.items() if each.reason in reasons))
-
-    def _first_in(self, state: State) -> str:
-        concerned = [entry for entry in self.entries if entry.state == state]
-        return _naming_the_first(concerned, sum(n for each, n in self.fleet.tally.items() if each.state is state))
-
-
-def _naming_the_first(concerned: list[api.TargetStatus], number: int) -> str:
-    if not concerned:
-        return f"{_targets(number)} concerned"
-    first = concerned[0]
-    return f"{first.pod}{_and_more(max(number, len(concerned)))}: {first.message}"
+    def _first(self, is_concerned: Callable[[Standing], bool]) -> str:
+        """Of the targets concerned: the first pod's name, how many more there are, and the engine's own words."""
+        concerned = [member for member in self.fleet.members if is_concerned(member[1])]
+        state, stands = min(concerned, key=lambda member: (member[0].target.pod, member[0].target.key.port))
+        entry = _target_status(self.fleet.wanted, state, stands)
+        return f"{entry.pod}{_and_more(len(concerned))}: {entry.message}"
 
 
 def _and_more(number: int) -> str:

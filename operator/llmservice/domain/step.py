@@ -56,7 +56,7 @@ def next_action(wanted: Wanted, state: TargetState, now: float) -> Action:
         return Until(min(at, state.next_read_at))
     if now - state.read_at > FRESH_SECONDS:
         return Read(identify=False)
-    if _is_wait(call) and not wanted.wait_stored:
+    if call.is_wait and not wanted.wait_stored:
         return StorePause()
     return call
 
@@ -88,7 +88,8 @@ def due_call(wanted: Wanted, state: TargetState) -> ControlCall | None:
 
 def is_draining(wanted: Wanted, state: TargetState) -> bool:
     """An engine says paused as soon as a pause begins: with an unanswered ``wait`` it may still be working."""
-    return wanted.effective is Desired.PAUSED and wanted.wait_unanswered and not state.drained
+    may_work = state.undrained or (wanted.wait_unanswered and not state.drained)
+    return wanted.effective is Desired.PAUSED and state.sight is Sight.PAUSED and may_work
 
 
 def unsupported(wanted: Wanted, state: TargetState) -> Failure | None:
@@ -177,7 +178,3 @@ def _is_not_listening_yet(state: TargetState, now: float) -> bool:
 
 def _is_unasked(state: TargetState) -> bool:
     return not state.target.ready and state.sight is None and not state.failures
-
-
-def _is_wait(call: ControlCall) -> bool:
-    return call.pause is not None and call.pause.mode is PauseMode.WAIT

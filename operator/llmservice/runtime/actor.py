@@ -113,9 +113,14 @@ class Actor:
     # What is wanted
 
     def _want(self) -> Wanted:
-        self._pause = policy.present_pause(self.service.spec, self._pause)
+        before, self._pause = self._pause, policy.present_pause(self.service.spec, self._pause)
+        if before is None and self._pause is not None and any(slot.state.undrained for slot in self._slots):
+            # An engine may still drain from an earlier pause, which a read cannot tell from a finished one.
+            self._pause = policy.unanswered(self._pause)
         may_call = self._all_services_known and self._view.is_conclusive
-        return policy.wanted(self.service, self._pause, may_call=may_call)
+        writing = self._publisher.writing
+        is_storing = writing is not None and writing.last_pause != self._pause
+        return policy.wanted(self.service, self._pause, may_call=may_call, is_storing=is_storing)
 
     def _refresh_wanted(self, now: float) -> None:
         before, self._wanted = self._wanted, self._want()
@@ -189,7 +194,7 @@ class Actor:
             slot = Slot(key, observe.discovered(target, now))
             self._slots.put(slot)
         else:
-            slot.state = observe.updated(slot.state, target)
+            slot.state = observe.updated(slot.state, target, now)
         slot.state = replace(slot.state, condemned=self._verdict(target, key))
         self._step(slot)
 
@@ -235,9 +240,9 @@ class Actor:
         if not self._slots.holds(slot):
             return
         if isinstance(result, Failure):
-            slot.state = observe.read_failed(slot.state, result, self._wanted, clock())
+            slot.state = observe.read_failed(slot.state, result, sent_for, self._wanted, clock())
         else:
-            slot.state = observe.read_answered(slot.state, result, sent_for.object_generation, self._wanted, clock())
+            slot.state = observe.read_answered(slot.state, result, sent_for, self._wanted, clock())
             self._notice(slot)
         self._publisher.is_stale |= (slot.state.failure, slot.state.traits) != (None, traits)
         self._account(slot)
@@ -249,7 +254,7 @@ class Actor:
         if slot.state.effective_object_generation == self._wanted.object_generation:
             slot.is_drifting = True
         timeout = self._wanted.request_timeout if call.pause is None else self._wanted.pause_timeout
-        slot.state = observe.call_sent(slot.state, call, clock())
+        slot.state = observe.call_sent(slot.state, call, self._wanted, clock())
         self._account(slot)
         began = clock()
         failure = await self._engine.call(slot.state.target, call, traits, timeout=timeout)
@@ -267,8 +272,8 @@ class Actor:
 
     def _rest(self, slot: Slot, action: step.StorePause | step.Until) -> None:
         if isinstance(action, step.StorePause):
-            if self._pause is not None and self._pause.answered:
-                self._pause = self._pause.model_copy(update={"answered": False})
+            if self._pause is not None:
+                self._pause = policy.unanswered(self._pause)
             self._wake.set()
             at = slot.state.next_read_at
         else:
@@ -320,6 +325,7 @@ class Actor:
         known_enough = report.is_everything_answered(self._slots.tally)
         draft = Draft(
             service=self.service,
+            effective=self._wanted.effective,
             decision=decision,
             compose=self._fleet,
             pause_to_store=self._pause_to_store(),

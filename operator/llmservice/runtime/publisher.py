@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmservice.api import ConditionType, LastPause, LLMService, LLMServiceStatus
+from llmservice.api import ConditionType, Desired, LastPause, LLMService, LLMServiceStatus
 from llmservice.domain import report
 from llmservice.domain.fleet import NEVER
 from llmservice.domain.transitions import Event, transitions
@@ -30,6 +30,7 @@ class Draft:
     """What could be written now."""
 
     service: LLMService
+    effective: Desired | None
     decision: report.Decision
     compose: Callable[[], report.Fleet]
     """Collects the whole fleet; called only for a write."""
@@ -53,7 +54,8 @@ class Publisher:
     """Events that are true already and go out with the next write, or alone if there is none."""
     is_stale: bool = True
     """Something that the status shows may have changed since it was last computed."""
-    _is_writing: bool = False
+    writing: LLMServiceStatus | None = None
+    """The status whose write is under way."""
     _failures: int = 0
     _next_at: float = -NEVER
     """No write starts before this time, after a failure."""
@@ -61,17 +63,18 @@ class Publisher:
 
     def publish(self, draft: Draft, now: float) -> float:
         """Start a write if one is due; returns when to ask again."""
-        if self._is_writing:
+        if self.writing is not None:
             return NEVER
         if now < self._next_at:
             return self._next_at
         stored = draft.service.status
-        if draft.pause_to_store is not None:
-            self._start(draft.service, stored.model_copy(update={"last_pause": draft.pause_to_store}), (), now)
-            return NEVER
         if now < draft.hold_until:
-            return draft.hold_until
-        if not _shows(stored, draft):
+            if draft.pause_to_store is None:
+                return draft.hold_until
+            status = stored.model_copy(update={"last_pause": draft.pause_to_store})
+            self._start(draft, status, now)
+            return NEVER
+        if draft.pause_to_store is not None or not _shows(stored, draft):
             pass
         elif not self.is_stale:
             self._tell(draft.service)
@@ -79,18 +82,18 @@ class Publisher:
         elif now < self._written_at + PROGRESS_SECONDS:
             return self._written_at + PROGRESS_SECONDS
         self.is_stale = False
-        fleet = draft.compose()
-        status = report.status(fleet, stored, self.environment.timestamp())
+        status = report.status(draft.compose(), stored, self.environment.timestamp())
         if status == stored:
             self._tell(draft.service)
         else:
-            self._start(draft.service, status, transitions(stored, status, fleet.wanted.effective), now)
+            self._start(draft, status, now)
         return NEVER
 
-    def _start(self, service: LLMService, status: LLMServiceStatus, events: tuple[Event, ...], now: float) -> None:
+    def _start(self, draft: Draft, status: LLMServiceStatus, now: float) -> None:
         self._written_at = now
-        self._is_writing = True
-        self.spawn(self._write(service, status, events))
+        self.writing = status
+        events = transitions(draft.service.status, status, draft.effective)
+        self.spawn(self._write(draft.service, status, events))
 
     async def _write(self, service: LLMService, status: LLMServiceStatus, events: tuple[Event, ...]) -> None:
         kubernetes = self.environment.kubernetes
@@ -109,7 +112,7 @@ class Publisher:
             if conflict:
                 await self._read_again(service)
         finally:
-            self._is_writing = False
+            self.writing = None
             self.on_end()
 
     def _back_off(self, service: LLMService, error: KubernetesError, *, conflict: bool) -> None:
