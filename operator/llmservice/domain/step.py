@@ -164,8 +164,8 @@ def next_change_at(wanted: Wanted, state: TargetState, now: float) -> float:
     """When :func:`state_of` will change by time alone; NEVER if it will not."""
     if state.sight is not None or not state.target.started:
         return NEVER
-    at = state.first_seen + (FIRST_CONTACT_SECONDS if _is_unasked(state) else wanted.request_timeout)
-    return at if at > now else NEVER
+    times = (state.first_seen + FIRST_CONTACT_SECONDS, state.first_seen + wanted.request_timeout)
+    return min((at for at in times if at > now), default=NEVER)
 
 
 def _is_not_listening_yet(state: TargetState, now: float) -> bool:

@@ -35,6 +35,8 @@ class Actor:
         self._all_services_known = False
         self._older: tuple[LLMService, ...] = ()
         self._wake = asyncio.Event()
+        self._sleeps_until = -NEVER
+        """When the loop wakes by itself: whatever is due earlier has to wake it."""
         self._slots = Slots()
         self._pods: dict[str, Pod] = {}
         self._claims: dict[str, tuple[str, str]] = {}
@@ -99,8 +101,9 @@ class Actor:
             self._refresh_wanted(now)
             for slot in self._slots.pop_due(now):
                 self._step(slot)
-            look_again = min(self._slots.next_due(), self._publish(now))
-            await self._sleep(look_again)
+            publish_at = self._publish(now)
+            self._sleeps_until = min(self._slots.next_due(), publish_at)
+            await self._sleep(self._sleeps_until)
 
     async def _sleep(self, until: float) -> None:
         delay = None if until == NEVER else max(0.0, until - self._environment.clock())
@@ -206,12 +209,15 @@ class Actor:
 
     def _step(self, slot: Slot) -> None:
         """Begin what is due for this target, unless something is under way: that goes on by itself."""
+        action = None
         if slot.task is None:
             action = step.next_action(self._wanted, slot.state, self._environment.clock())
             if isinstance(action, step.Read | ControlCall):
                 slot.task = self._group.create_task(self._drive(slot))
-            else:
-                self._rest(slot, action)
+        if isinstance(action, step.StorePause | step.Until):
+            self._rest(slot, action)
+        else:
+            self._look_again(slot, NEVER)
         self._account(slot)
 
     async def _drive(self, slot: Slot) -> None:
@@ -278,8 +284,14 @@ class Actor:
             at = slot.state.next_read_at
         else:
             at = action.at
-        changes_at = step.next_change_at(self._wanted, slot.state, self._environment.clock())
-        self._slots.schedule(slot, min(at, changes_at))
+        self._look_again(slot, at)
+
+    def _look_again(self, slot: Slot, at: float) -> None:
+        """At this time, or earlier if the target's state changes by time alone before."""
+        at = min(at, step.next_change_at(self._wanted, slot.state, self._environment.clock()))
+        self._slots.schedule(slot, at)
+        if at < self._sleeps_until:
+            self._wake.set()
 
     def _account(self, slot: Slot) -> None:
         """Let the tally follow this target."""
