@@ -1,0 +1,276 @@
+"""The targets of one LLMService: found in its pods, called one by one, counted as they change.
+
+Calls run in tasks, one per target and never two; when one is answered only its own target is stepped. A target that comes
+to rest says when it wants to be looked at again.
+"""
+
+import logging
+from asyncio import Task
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from llmservice.api import LLMService
+from llmservice.domain import deaths, observe, ownership, report, step
+from llmservice.domain.deaths import Deaths
+from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Target, TargetState
+from llmservice.domain.policy import Wanted
+from llmservice.domain.transitions import Event, EventReason
+from llmservice.engines.engine import Engine
+from llmservice.runtime.environment import Environment
+from llmservice.runtime.slots import Slot, SlotKey, Slots
+
+logger = logging.getLogger(__name__)
+
+
+class Targets:
+    """Steps every target as ``wanted`` says. The attribute changes only by :meth:`want`."""
+
+    def __init__(
+        self,
+        service: LLMService,
+        environment: Environment,
+        engine: Engine,
+        wanted: Wanted,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], Task[None]],
+        wake: Callable[[], None],
+        on_change: Callable[[], None],
+        on_prepare: Callable[[], None],
+        on_fact: Callable[[Event], None],
+    ) -> None:
+        """``wake()``: a target is due earlier than was said by :meth:`next_due`. ``on_change()``: something that the status
+        shows may have changed. ``on_prepare()``: a ``wait`` is due, and has to be stored first."""
+        self.wanted = wanted
+        self._key = service.key
+        self._labels = (service.metadata.namespace, service.metadata.name)
+        self._environment = environment
+        self._engine = engine
+        self._spawn = spawn
+        self._wake = wake
+        self._on_change = on_change
+        self._on_prepare = on_prepare
+        self._on_fact = on_fact
+        self._slots = Slots()
+        self._pods: dict[str, Pod] = {}
+        self._older: tuple[LLMService, ...] = ()
+        self._claims: dict[str, tuple[str, str]] = {}
+        """By pod UID: names of the pod and of the LLMService that owns it."""
+        self._deaths: dict[SlotKey, Deaths] = {}
+        self._verdicts = deaths.stored_verdicts(service.status, service.metadata.object_generation)
+        self._versions_assumed: set[str] = set()
+        self._looks_again_at = -NEVER
+
+    # What there is
+
+    @property
+    def tally(self) -> report.Tally:
+        """How many targets stand equally."""
+        return self._slots.tally
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """Names of selected pods that another LLMService owns, and that one's name; sorted."""
+        return dict(sorted(self._claims.values()))
+
+    def members(self) -> tuple[tuple[TargetState, report.Standing], ...]:
+        """Every target and how it stands."""
+        return tuple((slot.state, slot.standing) for slot in self._slots if slot.standing is not None)
+
+    def may_drain(self) -> bool:
+        """Whether an engine may still be draining from an earlier pause."""
+        return any(slot.state.undrained for slot in self._slots)
+
+    # What changes
+
+    def want(self, wanted: Wanted) -> None:
+        """Step every target on new terms."""
+        spec_changed = wanted.object_generation != self.wanted.object_generation
+        self.wanted = wanted
+        for slot in self._slots:
+            if spec_changed:
+                slot.state = observe.spec_changed(slot.state)
+                slot.is_drifting = False
+            self._step(slot)
+
+    def pod_changed(self, uid: str, pod: Pod | None) -> None:
+        """A pod appeared or is another one now; None: it is gone, or no longer selected."""
+        if pod is None:
+            self._pods.pop(uid, None)
+            self._deaths = {key: count for key, count in self._deaths.items() if key[0] != uid}
+        else:
+            self._pods[uid] = pod
+        self._place(uid, pod)
+        self._on_change()
+
+    def know_older(self, older: tuple[LLMService, ...]) -> None:
+        """The LLMServices that go before this one where both select a pod."""
+        self._older = older
+        self._place_all()
+
+    def use(self, engine: Engine) -> None:
+        """Call through this engine from now on; calls under way go on."""
+        self._engine = engine
+        self._place_all()
+
+    def step_due(self, now: float) -> None:
+        """Step the targets whose time has come."""
+        for slot in self._slots.pop_due(now):
+            self._step(slot)
+
+    def next_due(self) -> float:
+        """When to call :meth:`step_due` again. ``wake()`` is called when that becomes earlier."""
+        self._looks_again_at = self._slots.next_due()
+        return self._looks_again_at
+
+    # Places
+
+    def _place_all(self) -> None:
+        for uid, pod in tuple(self._pods.items()):
+            self._place(uid, pod)
+        self._on_change()
+
+    def _place(self, uid: str, pod: Pod | None) -> None:
+        """Let the slots of one pod be its present targets."""
+        self._claims.pop(uid, None)
+        found: dict[str, Target] = {}
+        if pod is not None and pod.counts:
+            owner = ownership.owner_among(self._older, pod.labels)
+            if owner is not None:
+                self._claims[uid] = (pod.name, owner.metadata.name)
+            else:
+                found = {target.key.port: target for target in self._engine.targets_of(pod)}
+        for port in self._slots.ports_of(uid) | found.keys():
+            self._fill((uid, port), found.get(port))
+
+    def _fill(self, key: SlotKey, target: Target | None) -> None:
+        now = self._environment.clock()
+        slot = self._slots.get(key)
+        if slot is not None and target is not None and deaths.is_death(slot.state, target, now):
+            self._deaths[key] = deaths.counted(self._deaths.get(key), self.wanted.object_generation)
+        if slot is not None and (target is None or target.key != slot.state.target.key):
+            self._slots.remove(slot)
+            slot = None
+        if target is None:
+            return
+        if slot is None:
+            slot = Slot(key, observe.discovered(target, now))
+            self._slots.put(slot)
+        else:
+            slot.state = observe.updated(slot.state, target, now)
+        slot.state = replace(slot.state, condemned=self._verdict(target, key))
+        self._step(slot)
+
+    def _verdict(self, target: Target, key: SlotKey) -> Failure | None:
+        stored = self._verdicts.get((target.key.pod_uid, target.key.url))
+        return deaths.verdict(self._deaths.get(key) or stored, self.wanted.object_generation)
+
+    # One target
+
+    def _step(self, slot: Slot) -> None:
+        """Begin what is due for this target, unless something is under way: that goes on by itself."""
+        action = None
+        if slot.task is None:
+            action = step.next_action(self.wanted, slot.state, self._environment.clock())
+            if isinstance(action, step.Read | ControlCall):
+                slot.task = self._spawn(self._drive(slot))
+        if isinstance(action, step.StorePause | step.Until):
+            self._rest(slot, action)
+        else:
+            self._look_again(slot, NEVER)
+        self._account(slot)
+
+    async def _drive(self, slot: Slot) -> None:
+        """Do what is due for one target, one call after the other, until there is nothing to do but wait."""
+        try:
+            while self._slots.holds(slot):
+                action = step.next_action(self.wanted, slot.state, self._environment.clock())
+                if isinstance(action, step.Read):
+                    await self._read(slot, identify=action.identify)
+                elif isinstance(action, ControlCall):
+                    await self._call(slot, action)
+                else:
+                    slot.task = None
+                    self._rest(slot, action)
+                    return
+        finally:
+            slot.task = None
+
+    async def _read(self, slot: Slot, *, identify: bool) -> None:
+        sent_for, clock = self.wanted, self._environment.clock
+        slot.state = observe.read_sent(slot.state, sent_for)
+        target, traits = slot.state.target, slot.state.traits
+        began = clock()
+        result = await self._engine.read(target, traits, identify=identify, timeout=sent_for.request_timeout)
+        self._measure("read", result, clock() - began)
+        if not self._slots.holds(slot):
+            return
+        if isinstance(result, Failure):
+            slot.state = observe.read_failed(slot.state, result, sent_for, self.wanted, clock())
+        else:
+            slot.state = observe.read_answered(slot.state, result, sent_for, self.wanted, clock())
+            self._notice(slot)
+        if (slot.state.failure, slot.state.traits) != (None, traits):
+            self._on_change()
+        self._account(slot)
+
+    async def _call(self, slot: Slot, call: ControlCall) -> None:
+        clock, traits = self._environment.clock, slot.state.traits
+        if traits is None:
+            raise AssertionError("a control call follows a valid read, which brings the traits")
+        if slot.state.effective_object_generation == self.wanted.object_generation:
+            slot.is_drifting = True
+        timeout = self.wanted.request_timeout if call.pause is None else self.wanted.pause_timeout
+        slot.state = observe.call_sent(slot.state, call, self.wanted, clock())
+        self._account(slot)
+        began = clock()
+        failure = await self._engine.call(slot.state.target, call, traits, timeout=timeout)
+        self._measure("resume" if call.pause is None else "pause", failure, clock() - began)
+        if failure is not None:
+            details = {"service": self._key, "pod": slot.state.target.pod, "error": failure.message}
+            logger.warning("A control call failed", extra=details)
+        if not self._slots.holds(slot):
+            return
+        slot.state = observe.call_ended(slot.state, failure, self.wanted, clock())
+        self._on_change()
+        self._account(slot)
+
+    def _rest(self, slot: Slot, action: step.StorePause | step.Until) -> None:
+        if isinstance(action, step.Until):
+            self._look_again(slot, action.at)
+        else:
+            self._look_again(slot, slot.state.next_read_at)
+            self._on_prepare()
+
+    def _look_again(self, slot: Slot, at: float) -> None:
+        """At this time, or earlier if the target's state changes by time alone before."""
+        at = min(at, step.next_change_at(self.wanted, slot.state, self._environment.clock()))
+        self._slots.schedule(slot, at)
+        if at < self._looks_again_at:
+            self._wake()
+
+    def _account(self, slot: Slot) -> None:
+        """Let the tally follow this target."""
+        if not self._slots.holds(slot):
+            return
+        standing = report.standing(self.wanted, slot.state, self._environment.clock())
+        if self._slots.stand(slot, standing):
+            self._on_change()
+
+    def _notice(self, slot: Slot) -> None:
+        """Facts that deserve an Event: drift that is corrected, a version that had to be assumed."""
+        state = slot.state
+        if slot.is_drifting and observe.is_as(self.wanted.effective, state, self.wanted):
+            slot.is_drifting = False
+            message = f"{state.target.pod} had been changed by somebody else and is {self.wanted.effective} again"
+            self._on_fact(Event(EventReason.DRIFT_CORRECTED, message))
+            self._environment.metrics.drift_corrections.labels(*self._labels).inc()
+        if state.traits is not None and state.traits.assumed and state.traits.version not in self._versions_assumed:
+            self._versions_assumed.add(state.traits.version)
+            named = f"version {state.traits.version}" if state.traits.version else "a version that it does not tell"
+            message = f"{state.target.pod} runs {named}, which is treated as the newest known one"
+            self._on_fact(Event(EventReason.VERSION_ASSUMED, message, warning=True))
+
+    def _measure(self, call: str, result: object, seconds: float) -> None:
+        outcome = result.obstacle.value if isinstance(result, Failure) else "ok"
+        self._environment.metrics.engine_calls.labels(call, outcome).observe(seconds)
