@@ -46,8 +46,9 @@ _SERVER_INFO_LIMIT = 1024 * 1024
 _METRICS_LIMIT = 8 * 1024 * 1024
 
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\D|$)")
-_AWAKE_GAUGE = re.compile(
-    rb'^vllm:engine_sleep_state\{[^}\n]*sleep_state="awake"[^}\n]*\} ([0-9.eE+-]+)$', re.MULTILINE
+_ASLEEP = re.compile(
+    rb'^vllm:engine_sleep_state\{[^}\n]*sleep_state="(?:weights_offloaded|discard_all)"[^}\n]*\} 1(?:\.0)?$',
+    re.MULTILINE,
 )
 _RANKS_DISAGREE = ("different is_scheduler_paused results", "inconsistent results across engines")
 
@@ -120,11 +121,12 @@ class VLLM:
         return found is not None and found[1].lower() == b"true"
 
     async def _is_asleep(self, target: Target, timeout: float) -> bool | Failure:
-        # /is_sleeping is true for an engine that is merely paused (0.17 on); the gauge is not.
+        # /is_sleeping is true for an engine that is merely paused (0.17 on). The gauge's "awake" falls to 0 for level 0, too,
+        # which is a pause under another name, and stays there after a resume; only the other two states mean asleep.
         answer = await self._get(target, "/metrics", timeout, _METRICS_LIMIT)
         if isinstance(answer, Failure):
             return False if answer.obstacle is Obstacle.REFUSED else answer
-        return any(float(value) == 0.0 for value in _AWAKE_GAUGE.findall(answer.body))
+        return _ASLEEP.search(answer.body) is not None
 
     async def _get(self, target: Target, path: str, timeout: float, limit: int) -> Answer | Failure:
         return await self._exchange("GET", target, path, timeout, limit)
