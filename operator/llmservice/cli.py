@@ -68,7 +68,8 @@ def run_operator(
         settings = OperatorSettings(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
-        raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}, got {first['input']!r}") from error
+        option = "--" + str(first["loc"][0]).replace("_", "-")
+        raise typer.BadParameter(f"{first['msg']}, got {first['input']!r}", param_hint=option) from error
     logs.configure(settings.log_format, settings.log_level)
     try:
         asyncio.run(_operate(settings, tuple(namespace) if namespace else None))

@@ -1,11 +1,22 @@
 """What the operator can be told from outside, by flags or by environment variables named ``LLMSERVICE_*``."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llmservice.logs import LogFormat
+
+
+def _is_address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    is_host = bool(host) and not any(char.isspace() or char == "/" for char in host)
+    if value and not (is_host and port.isdecimal() and int(port) < 65536):
+        raise ValueError("must be host:port with a port up to 65535, or empty for none")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_is_address)]
 
 
 class OperatorSettings(BaseSettings):
@@ -17,7 +28,7 @@ class OperatorSettings(BaseSettings):
     """text or json."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """The least severe level that is logged."""
-    metrics_address: str = Field(default="0.0.0.0:9090", pattern=r"^(\S+:\d+)?$")
+    metrics_address: Address = "0.0.0.0:9090"
     """host:port of Prometheus' /metrics; empty: none."""
-    liveness_address: str = Field(default="0.0.0.0:8080", pattern=r"^(\S+:\d+)?$")
+    liveness_address: Address = "0.0.0.0:8080"
     """host:port of /healthz; empty: none."""

@@ -124,7 +124,8 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
     if state.open_call is None:
         raise ValueError("no control call is open")
     call, sent_for = state.open_call.call, state.open_call.object_generation
-    is_drain_over = failure is None and call.is_wait
+    # Whatever the mode of a pause: a wait is answered after the drain, an abort ends it, a keep freezes it.
+    is_drain_over = failure is None and call.aim is Desired.PAUSED
     ended = replace(
         state,
         open_call=None,
@@ -140,6 +141,8 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
         return ended  # whatever became of it was about an older spec
     refusal = None
     if failure is not None and failure.obstacle is Obstacle.REFUSED:
+        if state.refusal is not None and failure.is_like(state.refusal.failure):
+            failure = state.refusal.failure  # for the same reason as the words of a read
         refusal = Refusal(call, sent_for, state.sight, now, failure)
     setbacks = state.setbacks + 1
     wait = backoff(setbacks, state.target.key, now)

@@ -88,7 +88,8 @@ def standing(wanted: Wanted, state: TargetState, now: float) -> Standing:
     """What of this target counts for the fleet at ``now``."""
     shown = step.state_of(wanted, state, now)
     reason = None
-    if shown is not State.STARTING and (problem := trouble(wanted, state)) is not None:
+    problem = trouble(wanted, state)
+    if problem is not None and (shown is not State.STARTING or problem is state.condemned):
         reason = problem.reason
     answered_for = max(state.read_object_generation, state.failed_object_generation)
     return Standing(
@@ -112,7 +113,7 @@ def is_everything_answered(tally: Tally) -> bool:
 def decide(effective: Desired | None, tally: Tally, *, claimed: bool) -> Decision:
     """The conditions of a fleet. ``claimed``: another LLMService owns some of the selected pods."""
     expected = [each for each in tally if each.is_expected]
-    reasons = {each.reason for each in expected if each.reason}
+    reasons = {each.reason for each in tally if each.is_expected or each.reason is Reason.ENGINE_DIED} - {None}
     if Reason.ENGINE_DIED in reasons:
         reasons.add(Reason.ENGINE_ERROR)
     if claimed:

@@ -9,7 +9,7 @@ was called is read again before anything is believed. Everything else is waiting
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llmservice.api import Desired, PauseMode, Reason
+from llmservice.api import Desired, Reason
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Obstacle, Sight, State, TargetState
 from llmservice.domain.policy import Wanted
 
@@ -105,7 +105,7 @@ def unsupported(wanted: Wanted, state: TargetState) -> Failure | None:
             f"vLLM {version} cannot pause with mode {mode}; nothing was sent. Use a newer vLLM or another spec.pause.mode",
             Reason.UNSUPPORTED_MODE,
         )
-    if mode is PauseMode.WAIT and state.sight is Sight.PAUSED and not traits.confirms_wait:
+    if is_draining(wanted, state) and not traits.confirms_wait:
         return Failure(
             Obstacle.REFUSED,
             "unconfirmed",

@@ -4,7 +4,7 @@ a restarted operator neither repeats nor forgets one, and nothing is said at res
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llmservice.api import ConditionType, Desired, LLMServiceStatus
+from llmservice.api import ConditionType, Desired, LLMServiceStatus, TargetCounts
 from llmservice.domain.report import condition
 
 
@@ -61,7 +61,7 @@ def _resume_started(before: LLMServiceStatus, after: LLMServiceStatus, effective
 
 
 def _resumed(before: LLMServiceStatus, after: LLMServiceStatus, effective: Desired | None) -> Event | None:
-    if effective is not Desired.RUNNING or _paused_is(before) in (None, "False") or _paused_is(after) != "False":
+    if effective is not Desired.RUNNING or not _was_paused(before) or _paused_is(after) != "False":
         return None
     return Event(EventReason.RESUMED, _message(after, ConditionType.READY))
 
@@ -95,6 +95,12 @@ _CHECKS = (_pause_started, _resume_started, _targets_unreachable, _stalled, _lef
 def _paused_is(status: LLMServiceStatus) -> str | None:
     found = condition(status, ConditionType.PAUSED)
     return found.status if found is not None else None
+
+
+def _was_paused(status: LLMServiceStatus) -> bool:
+    """Whether there was anything to resume: a rollout of a running fleet is no resume."""
+    targets = status.targets or TargetCounts()
+    return status.last_pause is not None or targets.paused + targets.pausing + targets.resuming > 0
 
 
 def _message(status: LLMServiceStatus, kind: ConditionType) -> str:

@@ -65,7 +65,8 @@ async def exchange(
         return Failure(Obstacle.LOST, "timed out", f"{_name(request)} was not answered within {timeout:g} s")
     except (aiohttp.ClientError, httpx.TransportError, OSError) as error:
         return _not_answered(request, error)
-    return Answer(response.status_code, bytes(body), response.headers.get("location", ""))
+    is_redirect = 300 <= response.status_code < 400
+    return Answer(response.status_code, bytes(body), response.headers.get("location", "") if is_redirect else "")
 
 
 def refusal(request: httpx.Request, answer: Answer) -> Failure:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import aiohttp
 import httpx
+import yarl
 from httpx_aiohttp import AiohttpTransport
 
 _KEEPALIVE_SECONDS = 15.0
@@ -58,6 +59,10 @@ class Transports:
         """Close every connection."""
         for transport in self._by_trust.values():
             await transport.aclose()
+
+
+# Each exchange turns its URL into a yarl.URL. The parsed host comes from a cache that is too small for a large fleet.
+yarl.cache_configure(encode_host_size=16384)
 
 
 def _transport(context: ssl.SSLContext) -> httpx.AsyncBaseTransport:

@@ -94,13 +94,15 @@ class Slots:
             self._sequence += 1
             heapq.heappush(self._heap, (at, self._sequence, slot))
 
-    def pop_due(self, now: float) -> Iterator[Slot]:
+    def pop_due(self, now: float) -> list[Slot]:
         """The slots whose time has come, each once."""
+        popped = []
         while self._heap and self._heap[0][0] <= now:
             at, _, slot = heapq.heappop(self._heap)
             if slot.due == at and self.holds(slot):
                 slot.due = NEVER
-                yield slot
+                popped.append(slot)
+        return popped
 
     def next_due(self) -> float:
         """When the next slot is due; NEVER if none is."""
