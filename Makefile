@@ -50,11 +50,11 @@ generated: install
 
 verify: lint types contracts generated ## Check format, lint, types, import contracts and generated files
 
-test: install ## Unit, property and integration tests (the latter on a real API server)
-	@$(BIN)/pytest
+test: install ## Unit, property and integration tests, on a real API server and simulated engines
+	@$(BIN)/pytest -m "not real_engine"
 
 test-engines: install ## The engine contract, and the operator, against real vLLM on the CPU (installs it once: 6 GB)
-	@$(BIN)/pytest tests/engines
+	@$(BIN)/pytest tests/engines -m real_engine
 
 test-all: test verify test-engines ## Everything that CI does
 

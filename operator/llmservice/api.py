@@ -27,7 +27,7 @@ MAX_TARGET_STATES = 64
 _LABEL_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = f"^([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}$"
 _LABEL_VALUE = f"^({_LABEL_NAME})?$"
-_PORT_NAME = "^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$"
+_PORT_NAME = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 
 
 def _rule(rule: str, message: str, *, quoting: str | None = None, path: str | None = None) -> dict[str, str]:

@@ -332,6 +332,19 @@ async def test_a_rank_of_a_group_is_paused_once_all_were_asked(start):
     assert second.paused
 
 
+async def test_a_dead_rank_blocks_its_group_until_it_is_back_and_asked(start):
+    group = MoeGroup()
+    (first, one), (second, other) = [await start("0.32.0", group=group) for _ in range(2)]
+    second.die()
+    pause = await open_pause(first, one)
+
+    await second.restart()
+    assert not pause.done()
+
+    assert (await other.post("/pause")).status_code == 200
+    assert (await pause).status_code == 200
+
+
 async def test_a_group_is_paused_with_wait_once_no_rank_has_work(start):
     group = MoeGroup()
     (first, one), (_, other) = [await start("0.32.0", group=group) for _ in range(2)]

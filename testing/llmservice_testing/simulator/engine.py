@@ -1,0 +1,251 @@
+"""One simulated engine: an address, what listens there, its record and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from llmservice_testing.simulator.calls import Call, CallLog
+from llmservice_testing.simulator.faults import HUGE_BODY_BYTES, Dies, Fault, FaultScript, Says
+from llmservice_testing.simulator.group import MoeGroup
+from llmservice_testing.simulator.life import EngineLife, Options
+from llmservice_testing.simulator.routes import Routes
+from llmservice_testing.simulator.scheduler import Mode
+from llmservice_testing.simulator.versions import Behaviour
+from llmservice_testing.simulator.wire import Connection, Listener, Reply, Request
+
+OnDeath = Callable[["SimulatedEngine"], None]
+
+
+class SimulatedEngine:
+    """An engine. Made by `Simulator.engine`; to be used in the simulator's event loop alone.
+
+    Attributes:
+        host: the address it listens on, an IPv6 one without brackets.
+        faults: its scripts; see `FaultScript.script`.
+        on_death: called after it died of a fault or of what it was asked; None for nobody.
+        starts: how many times it was started, so that two lives can be told apart.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        behaviour: Behaviour,
+        options: Options,
+        group: MoeGroup | None,
+        on_death: OnDeath | None,
+    ) -> None:
+        if options.root_path and behaviour.frontend == "rust":
+            raise ValueError("the Rust frontend refuses to start with --root-path")
+        self.host = host
+        self.behaviour = behaviour
+        self.options = options
+        self.faults = FaultScript()
+        self.on_death = on_death
+        self.starts = 0
+        self._group = group
+        self._log = CallLog()
+        self._listener = Listener(host, port, self._handle)
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self._state = EngineLife(self.behaviour, self.options, self._group, self.die)
+        self._routes = Routes(self._state)
+
+    # Where it is, and whether
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    @property
+    def url(self) -> str:
+        """Its base URL, with brackets around an IPv6 address and with the root path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.options.root_path}"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it listens."""
+        return self._listener.is_open
+
+    async def start(self) -> None:
+        """Listen, in the state of an engine that has just started.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        await self._listener.open()
+        self.starts += 1
+
+    async def stop(self) -> None:
+        """Stop as a process ends: connections are dropped, new ones refused, all but the record is forgotten."""
+        self._listener.close()
+        self._state.end()
+        self._begin_life()
+
+    async def restart(self) -> None:
+        """Stop, if it is up, and start: it runs, as every engine does that has just started."""
+        if self.is_up:
+            await self.stop()
+        await self.start()
+
+    def die(self) -> None:
+        """Die as of a crash, now, and tell `on_death`."""
+        self._listener.close()
+        self._state.end()
+        self._begin_life()
+        if self.on_death is not None:
+            self.on_death(self)
+
+    # What it does at the moment
+
+    @property
+    def paused(self) -> bool:
+        """Whether it makes no tokens because it is paused: the truth, whatever `/is_paused` says."""
+        return self._state.control.halted
+
+    @property
+    def asleep(self) -> bool:
+        return self._state.is_asleep
+
+    @property
+    def running_requests(self) -> int:
+        """Requests that have begun and not ended; frozen ones too."""
+        return self._state.scheduler.running
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests in its queue that have not begun."""
+        return self._state.scheduler.waiting
+
+    async def pause(self, mode: Mode = "abort", *, clear_cache: bool = True) -> None:
+        """Pause it as somebody else would, off the record; returns when `/pause` would have answered."""
+        if (pending := self._state.control.pause(mode, clear_cache=clear_cache)) is not None:
+            await pending
+
+    async def resume(self) -> None:
+        """Resume it as somebody else would, off the record; returns when `/resume` would have answered.
+
+        Raises:
+            PauseInFlightError: a rank of a MoE group whose pause is in flight.
+        """
+        if (pending := self._state.control.resume()) is not None:
+            await pending
+
+    def split_ranks(self, *paused: bool) -> None:
+        """Let the ranks behind this server disagree, until the next `/pause` or `/resume`."""
+        self._state.forced_ranks = paused
+
+    # What it was asked
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every request so far, oldest first."""
+        return self._log.all()
+
+    def posts(self, path: str | None = None) -> list[Call]:
+        """The control calls so far: POSTs of /pause, /resume, /sleep and /wake_up, or of one of them."""
+        return [call for call in self._log.all() if call.is_control_post and path in (None, call.path)]
+
+    def reset_calls(self) -> None:
+        self._log.reset()
+
+    async def asked(self, path: str, *, times: int = 1, within: float = 10.0) -> None:
+        """Return once it was asked `path` so many times, since the record began.
+
+        Raises:
+            TimeoutError: it was not within so many seconds.
+        """
+        await self._log.wait_until(lambda calls: sum(1 for call in calls if call.path == path) >= times, within)
+
+    # Requests
+
+    def _handle(self, request: Request, connection: Connection) -> Reply | Coroutine[Any, Any, Reply | None]:
+        path = request.path
+        root = self.options.root_path
+        if root and path.startswith(root):
+            path = path[len(root) :] or "/"
+        call = self._log.begin(request, path)
+        fault = self.faults.take(path)
+        if fault is not None:
+            return self._play(fault, call, request, path, connection)
+        answer = self._routes.answer(request, path, connection)
+        if isinstance(answer, Reply):
+            call.answer(answer.status)
+            return answer
+        return self._finish(call, answer)
+
+    @staticmethod
+    async def _finish(call: Call, answer: Coroutine[Any, Any, Reply | None]) -> Reply | None:
+        reply = await answer
+        if reply is not None:
+            call.answer(reply.status)
+        return reply
+
+    async def _play(
+        self, fault: Fault, call: Call, request: Request, path: str, connection: Connection
+    ) -> Reply | None:
+        await asyncio.sleep(fault.delay_before)
+        if fault.dies is Dies.AT_ONCE:
+            self.die()
+            return None
+        truth: Reply | None
+        if fault.effect or request.method == "GET":  # which has none
+            answer = self._routes.answer(request, path, connection)
+            truth = answer if isinstance(answer, Reply) else await answer
+        else:
+            truth = self._routes.success(path)
+        await asyncio.sleep(fault.delay_after)
+        reply = await _say(fault, truth, connection)
+        if reply is None:
+            return None
+        call.answer(reply.status)
+        if fault.dies is Dies.AFTER_ANSWER:
+            await connection.write(reply.encode(keep_alive=False))
+            connection.cut()
+            self.die()
+            return None
+        return reply
+
+
+async def _say(fault: Fault, truth: Reply | None, connection: Connection) -> Reply | None:
+    """The reply of a fault; None where what there is to say was written, or there is nothing to say."""
+    match fault.says:
+        case Says.TRUTH:
+            return truth
+        case Says.STATUS:
+            return Reply(fault.status, fault.body, headers=fault.headers)
+        case Says.NOTHING:
+            await _until_lost(connection)
+        case Says.CUT:
+            connection.cut()
+        case Says.CUT_IN_BODY:
+            whole = (truth or Reply(200, b'{"status":"paused"}')).encode(keep_alive=True)
+            await connection.write(whole[:-8])
+            connection.cut()
+        case Says.NOT_HTTP:
+            await connection.write(b"SSH-2.0-OpenSSH_9.6\r\n\x00\x01\x02\xff\r\n\r\n")
+            connection.cut()
+        case Says.NOT_JSON:
+            return Reply(200, b'{"is_paused": tru')
+        case Says.WRONG_SHAPE:
+            return Reply.json(["paused", {"is_paused": "perhaps"}])
+        case Says.HUGE:
+            return Reply(200, b'{"padding":"' + b"x" * HUGE_BODY_BYTES + b'"}')
+        case Says.ENDLESS:
+            await connection.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n[")
+            while not connection.lost:
+                await connection.write(b"0," * 4096)
+                await asyncio.sleep(0)
+    return None
+
+
+async def _until_lost(connection: Connection) -> None:
+    """Return once the client has given up."""
+    lost = asyncio.Event()
+    connection.on_lost(lost.set)
+    if not connection.lost:
+        await lost.wait()
