@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-import uuid
+import time
 from datetime import UTC, datetime
 
 from llmservice import api
@@ -61,7 +61,8 @@ class EventRecorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{metadata.name[:200]}.{uuid.uuid4().hex[:16]}", "namespace": metadata.namespace},
+            # Timestamps are whole seconds; a name that grows with time keeps the order for whoever lists them.
+            "metadata": {"name": f"{metadata.name[:200]}.{time.time_ns():016x}", "namespace": metadata.namespace},
             "involvedObject": {
                 "apiVersion": api.API_VERSION,
                 "kind": api.KIND,
