@@ -116,23 +116,25 @@ def _not_answered(request: httpx.Request, error: Exception) -> Failure:
     # The httpx transport over aiohttp names several errors alike, e.g. a cut connection as a connect timeout; its cause
     # is what happened.
     cause = error.__cause__ if isinstance(error, httpx.TransportError) and error.__cause__ is not None else error
-    name = _name(request)
-    if isinstance(cause, httpx.TransportError):
-        return Failure(Obstacle.LOST, "not sent", f"{name} was not sent: {_line(cause)}")
+    name, address = _name(request), _address(request)
     if isinstance(cause, aiohttp.ClientConnectorError) and isinstance(cause.os_error, ConnectionRefusedError):
-        return Failure(Obstacle.NOT_LISTENING, "refused", f"the connection to {_address(request)} was refused")
-    if isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError | aiohttp.ServerFingerprintMismatch):
-        return Failure(Obstacle.LOST, "TLS failed", f"TLS with {_address(request)} failed: {_line(cause)}")
-    if isinstance(cause, aiohttp.ClientConnectorError):
-        return Failure(Obstacle.LOST, "not connected", f"no connection to {_address(request)}: {_line(cause.os_error)}")
-    if isinstance(cause, aiohttp.ClientPayloadError):
-        return Failure(Obstacle.LOST, "cut", f"the connection ended within the answer to {name}")
-    if isinstance(cause, aiohttp.ServerDisconnectedError | OSError):
-        hint = (
+        return Failure(Obstacle.NOT_LISTENING, "refused", f"the connection to {address} was refused")
+    if isinstance(cause, httpx.TransportError):
+        message = f"{name} was not sent: {_line(cause)}"
+    elif isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError | aiohttp.ServerFingerprintMismatch):
+        message = f"TLS with {address} failed: {_line(cause)}"
+    elif isinstance(cause, aiohttp.ClientConnectorError):
+        message = f"no connection to {address}: {_line(cause.os_error)}"
+    elif isinstance(cause, aiohttp.ClientPayloadError):
+        message = f"the connection ended within the answer to {name}"
+    elif isinstance(cause, aiohttp.ServerDisconnectedError | OSError):
+        asks = (
             "is it a service mesh that demands mTLS, or https?" if request.url.scheme == "http" else "is it plain http?"
         )
-        return Failure(Obstacle.LOST, "cut", f"the connection ended without an answer to {name} ({hint})")
-    return Failure(Obstacle.LOST, "not HTTP", f"the answer to {name} is not HTTP: {_line(cause)}")
+        message = f"the connection ended without an answer to {name} ({asks})"
+    else:  # the engine's own words, which may be others each time
+        return Failure(Obstacle.LOST, "not HTTP", f"the answer to {name} is not HTTP: {_line(cause)}")
+    return Failure(Obstacle.LOST, message, message)
 
 
 def _address(request: httpx.Request) -> str:
