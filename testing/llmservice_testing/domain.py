@@ -27,7 +27,6 @@ from llmservice.domain.fleet import (
     Traits,
 )
 from llmservice.domain.policy import Wanted
-
 from llmservice_testing.builders import LLMServiceBuilder, make_llmservice
 
 EPOCH = "2026-12-01T10:00:00Z"
@@ -122,11 +121,12 @@ class Story:
 
     def call(self) -> Self:
         """The control call that is due now is sent. Raises AssertionError if none is."""
-        action = self.action
-        if not isinstance(action, ControlCall):
-            raise AssertionError(f"no control call is due, but {action}")
-        self.state = observe.call_sent(self.state, action, self.wanted, self.now)
-        return self
+        match self.action:
+            case ControlCall() as call:
+                self.state = observe.call_sent(self.state, call, self.wanted, self.now)
+                return self
+            case other:
+                raise AssertionError(f"no control call is due, but {other}")
 
     def answered(self, failure: Failure | None = None) -> Self:
         """The open control call ends: with success, or as ``failure`` says."""
@@ -182,7 +182,11 @@ class Story:
         as its last one was. The story itself does not go on."""
         told = replace(self)
         told.state = self.state
-        ends, posts, last = self.now + seconds, [], self.state.refusal.failure if self.state.refusal else self.state.setback
+        ends, posts, last = (
+            self.now + seconds,
+            [],
+            self.state.refusal.failure if self.state.refusal else self.state.setback,
+        )
         while told.now <= ends:
             match told.action:
                 case ControlCall():

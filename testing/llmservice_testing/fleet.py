@@ -185,6 +185,12 @@ class Fleet:
         """The object as it is."""
         return self.cluster.get_llmservice(self.namespace, self.name)
 
+    def _shown(self) -> Json:
+        """What of it a failure shows: all but the bookkeeping of who wrote what."""
+        service = self.get()
+        del service["metadata"]["managedFields"]
+        return service
+
     def status(self) -> Json:
         """Its status as it is."""
         found: Json = self.get().get("status", {})
@@ -211,7 +217,7 @@ class Fleet:
             return service if found["status"] == status and reason in (None, found["reason"]) else None
 
         expected = f"{kind}={status}" + (f" with reason {reason}" if reason else "")
-        return wait_until(has, PATIENCE_SECONDS, what=f"{self.name}: {expected}", last=self.get)
+        return wait_until(has, PATIENCE_SECONDS, what=f"{self.name}: {expected}", last=self._shown)
 
     def wait_for(self, predicate: Callable[[Json], object], what: str) -> Json:
         """Waits until the status satisfies a predicate, and returns that status."""
@@ -220,11 +226,11 @@ class Fleet:
             status = self.status()
             return status if status and predicate(status) else None
 
-        return wait_until(satisfied, PATIENCE_SECONDS, what=what, last=self.get)
+        return wait_until(satisfied, PATIENCE_SECONDS, what=what, last=self._shown)
 
     def wait_for_targets(self, **targets: int) -> None:
         """Waits until `status.targets` is this, apart from what is zero."""
-        wait_until(lambda: self.targets() == targets, PATIENCE_SECONDS, what=f"targets {targets}", last=self.get)
+        wait_until(lambda: self.targets() == targets, PATIENCE_SECONDS, what=f"targets {targets}", last=self._shown)
 
     def events(self, reason: str | None = None) -> list[Json]:
         """The events about the LLMService, oldest first."""

@@ -5,8 +5,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import llmservice
 import yaml
+
+import llmservice
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +31,9 @@ def test_the_code_under_test_is_that_of_this_repository() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    declared = next(line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = "))
+    declared = next(
+        line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = ")
+    )
     assert declared == f'version = "{version("llmservice")}"'
     assert python("-m", "llmservice.cli") == ""  # importing it does nothing
     assert python("-c", "from llmservice.cli import app; app(['version'])") == version("llmservice")

@@ -10,7 +10,9 @@ import pytest
 from llmservice.logs import JsonFormatter, LogFormat, TextFormatter, configure
 
 
-def record(message: str = "Did a thing", *args: object, level: int = logging.INFO, **details: object) -> logging.LogRecord:
+def record(
+    message: str = "Did a thing", *args: object, level: int = logging.INFO, **details: object
+) -> logging.LogRecord:
     made = logging.LogRecord("llmservice.runtime", level, __file__, 1, message, args, None)
     made.created = 1764583200.25
     made.__dict__.update(details)
@@ -75,13 +77,13 @@ def test_json_shows_what_is_no_json_as_text() -> None:
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_a_traceback_is_shown(formatter: logging.Formatter) -> None:
+    failed = record("Broke", level=logging.ERROR)
     try:
-        raise ValueError("the matter")
+        int("the matter")
     except ValueError:
-        failed = record("Broke", level=logging.ERROR)
         failed.exc_info = sys.exc_info()
     line = formatter.format(failed)
-    assert "ValueError: the matter" in line
+    assert "ValueError: invalid literal" in line
     assert "test_logs.py" in line
 
 

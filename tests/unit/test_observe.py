@@ -69,9 +69,10 @@ def test_r4_reads_that_fail_again_and_again_back_off_to_ten_seconds() -> None:
         assert isinstance(told.action, Until)
         gaps.append(told.action.at - told.now)
         told.now = told.action.at
-    assert gaps == sorted(gaps)
-    assert gaps[0] < 1.3
-    assert gaps[-1] == 10.0
+    assert 1.0 <= gaps[0] <= 1.25
+    assert all(later > 1.5 * earlier for earlier, later in zip(gaps[:3], gaps[1:4], strict=True))
+    assert all(8.0 <= gap <= 10.0 for gap in gaps[4:])
+    assert len(set(gaps[4:])) > 1, "a fleet that fails as a whole does not retry in step"
 
 
 def test_r14_the_same_trouble_in_other_words_keeps_its_first_words() -> None:
@@ -109,8 +110,8 @@ def test_an_engine_that_says_200_and_does_nothing_is_called_less_and_less_often(
     posts = told.posts_within(90)
     gaps = [later - earlier for earlier, later in zip([0.0, *posts], posts, strict=False)]
     assert 1.0 <= gaps[0] <= 1.3
-    assert gaps[-1] >= 10.0
-    assert len(posts) <= 12
+    assert gaps[-1] >= 8.0
+    assert len(posts) <= 13
 
 
 def test_what_worked_ends_the_backoff() -> None:
@@ -161,14 +162,14 @@ def test_a_container_that_loses_its_readiness_is_not_read_before_its_time() -> N
 )
 def test_an_engine_is_as_it_should_be(desired: str | None, sight: Sight, expected: bool) -> None:
     told = story(desired).read(sight)
-    assert observe.is_as(told.wanted.effective, told.state, told.wanted) is expected
+    assert observe.is_as(told.wanted, told.state) is expected
 
 
 def test_r5_an_engine_that_may_still_drain_is_not_as_it_should_be() -> None:
     told = story(mode="wait", wait_unanswered=True).read(PAUSED)
-    assert not observe.is_as(told.wanted.effective, told.state, told.wanted)
+    assert not observe.is_as(told.wanted, told.state)
     told.call().answered().read(PAUSED)
-    assert observe.is_as(told.wanted.effective, told.state, told.wanted)
+    assert observe.is_as(told.wanted, told.state)
 
 
 def test_drift_is_a_difference_under_a_spec_for_which_it_was_effective() -> None:

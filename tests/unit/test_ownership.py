@@ -28,7 +28,9 @@ def expression(operator: str, *values: str) -> LabelSelector:
 @pytest.mark.parametrize(
     ("chosen", "labels", "selected"),
     [
-        pytest.param(selector(matchLabels={"app": "qwen"}), {"app": "qwen", "x": "y"}, True, id="further labels are no matter"),
+        pytest.param(
+            selector(matchLabels={"app": "qwen"}), {"app": "qwen", "x": "y"}, True, id="further labels are no matter"
+        ),
         pytest.param(selector(matchLabels={"app": "qwen"}), {"app": "llama"}, False, id="another value"),
         pytest.param(selector(matchLabels={"app": "qwen"}), {}, False, id="no such label"),
         pytest.param(selector(matchLabels={"app": ""}), {}, False, id="an empty value is not a missing label"),

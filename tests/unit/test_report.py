@@ -84,7 +84,7 @@ class Case:
 
 
 CASES = (
-    # Ready=True
+    # Ready is true
     Case("all paused as wanted", "paused", (IS_PAUSED, IS_PAUSED), "True InDesiredState", "True AllPaused"),
     Case("all running as wanted", "running", (IS_RUNNING, IS_RUNNING), "True InDesiredState", "False AllRunning"),
     Case("asleep is as good as paused", "paused", (IS_PAUSED, ASLEEP), "True InDesiredState", "True AllPaused"),
@@ -209,7 +209,9 @@ CASES = (
         stalled="PodsClaimed",
         claimed=True,
     ),
-    Case("claimed while observing", None, (IS_PAUSED,), "False PodsClaimed", "True AllPaused", None, "PodsClaimed", True),
+    Case(
+        "claimed while observing", None, (IS_PAUSED,), "False PodsClaimed", "True AllPaused", None, "PodsClaimed", True
+    ),
     Case(
         "stalled wins over unreachable",
         "paused",
@@ -276,10 +278,16 @@ def starting(pod: str = "qwen-0", desired: str = "paused") -> Story:
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        pytest.param(story().read(RUNNING).call().answered(ANSWERED_400).read(RUNNING), "EngineError", id="refused POST"),
-        pytest.param(story().read(RUNNING).call().answered(ANSWERED_401).read(RUNNING), "Unauthorized", id="401 to a POST"),
+        pytest.param(
+            story().read(RUNNING).call().answered(ANSWERED_400).read(RUNNING), "EngineError", id="refused POST"
+        ),
+        pytest.param(
+            story().read(RUNNING).call().answered(ANSWERED_401).read(RUNNING), "Unauthorized", id="401 to a POST"
+        ),
         pytest.param(story().fail(ANSWERED_404), "EndpointMissing", id="404 to a read"),
-        pytest.param(story().read(RUNNING).call().answered(ANSWERED_500).read(RUNNING), None, id="R4 500 is not permanent"),
+        pytest.param(
+            story().read(RUNNING).call().answered(ANSWERED_500).read(RUNNING), None, id="R4 500 is not permanent"
+        ),
         pytest.param(story(traits=V0_16, mode="keep").read(RUNNING), "UnsupportedMode", id="an old engine cannot keep"),
         pytest.param(story(traits=V0_16, mode="keep").read(PAUSED), None, id="it need not, being paused"),
         pytest.param(story("running", traits=V0_16, mode="keep").read(PAUSED), None, id="nor to be resumed"),
@@ -293,7 +301,9 @@ def starting(pod: str = "qwen-0", desired: str = "paused") -> Story:
         ),
         pytest.param(story().read(RUNNING).condemned(DIED), "EngineDied", id="R21 it died of our calls"),
         pytest.param(
-            story().read(RUNNING).call().answered(ANSWERED_400).read(PAUSED), None, id="a refusal that no longer matters"
+            story().read(RUNNING).call().answered(ANSWERED_400).read(PAUSED),
+            None,
+            id="a refusal that no longer matters",
         ),
         pytest.param(
             story().read(RUNNING).call().answered(ANSWERED_400).respec("paused").read(RUNNING),
@@ -443,7 +453,10 @@ def test_target_states_list_the_failed_first_then_others_that_are_not_as_they_sh
 
 def test_ports_of_one_pod_are_listed_in_order() -> None:
     ports = [Story(make_wanted(), make_target(port=port)).read(PAUSED) for port in ("8001", "8000")]
-    assert [each.url for each in status_of(fleet_of(*ports)).target_states] == ["http://qwen-0:8000", "http://qwen-0:8001"]
+    assert [each.url for each in status_of(fleet_of(*ports)).target_states] == [
+        "http://qwen-0:8000",
+        "http://qwen-0:8001",
+    ]
 
 
 def test_target_states_are_at_most_64_and_never_leave_out_a_failed_one_for_a_healthy_one() -> None:
@@ -461,7 +474,9 @@ def test_target_states_are_at_most_64_and_never_leave_out_a_failed_one_for_a_hea
     [
         pytest.param(story().read(PAUSED), None, None, id="nothing to say"),
         pytest.param(story().fail(ANSWERED_404), "EndpointMissing", ANSWERED_404.message, id="refused"),
-        pytest.param(story().fail(times=2), "TargetsUnreachable", "GET /is_paused was not answered within 5 s", id="lost"),
+        pytest.param(
+            story().fail(times=2), "TargetsUnreachable", "GET /is_paused was not answered within 5 s", id="lost"
+        ),
         pytest.param(story().wait(5), "TargetsUnreachable", "no answer yet", id="silent"),
         pytest.param(
             story().read(RUNNING).call().answered(ANSWERED_500).read(RUNNING),
@@ -509,7 +524,9 @@ def test_a_target_says_why_it_is_not_as_it_should_be(told: Story, reason: str | 
             id="progressing: how far",
         ),
         pytest.param(
-            fleet_of(story(pod="a").read(PAUSED), story(pod="b").read(RUNNING).call().answered(ANSWERED_500).read(RUNNING)),
+            fleet_of(
+                story(pod="a").read(PAUSED), story(pod="b").read(RUNNING).call().answered(ANSWERED_500).read(RUNNING)
+            ),
             "Progressing",
             f"1 of 2 targets confirmed paused. Trying again: b: {ANSWERED_500.message}",
             id="progressing with retry: the first pod and the engine's words",

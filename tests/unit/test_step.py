@@ -99,9 +99,10 @@ def test_r4_a_lost_read_is_no_ground_for_a_call() -> None:
 
 def test_a_settled_target_is_read_again_within_the_resync_time() -> None:
     told = story().read(PAUSED)
-    assert isinstance(told.action, Until)
-    assert 9.0 <= told.action.at <= 10.0
-    told.now = told.action.at
+    due = told.action
+    assert isinstance(due, Until)
+    assert 9.0 <= due.at <= 10.0
+    told.now = due.at
     assert told.action == Read(identify=False)
 
 

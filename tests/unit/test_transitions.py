@@ -95,10 +95,18 @@ UNREACHABLE = status(story().fail(times=2), pause=ABORT)
             id="one more unreachable is the same trouble",
         ),
         pytest.param(
-            settled("paused"), status(story(None).read(PAUSED)), None, ["LeftPaused"], id="generation was removed: left paused"
+            settled("paused"),
+            status(story(None).read(PAUSED)),
+            None,
+            ["LeftPaused"],
+            id="generation was removed: left paused",
         ),
         pytest.param(
-            settled("running"), status(story(None).read(RUNNING)), None, [], id="generation was removed from a running one"
+            settled("running"),
+            status(story(None).read(RUNNING)),
+            None,
+            [],
+            id="generation was removed from a running one",
         ),
         pytest.param(
             status(story(None).read(PAUSED)),

@@ -23,7 +23,6 @@ from llmservice.domain.fleet import (
     TargetState,
 )
 from llmservice.domain.policy import Wanted
-from llmservice.domain.step import is_draining
 
 BACKOFF_SECONDS = (1.0, 10.0)
 """The first and the longest wait before a failed call is tried again; it doubles in between."""
@@ -61,7 +60,10 @@ def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted
     drained = sight is Sight.SLEEPING or (
         sight is Sight.PAUSED and not undrained and (state.drained or not sent_for.wait_unanswered)
     )
-    learned = replace(
+    is_settled = sent_for.object_generation >= wanted.object_generation and _is_as(wanted, sight, drained, undrained)
+    refusal = state.refusal if state.refusal is not None and state.refusal.sight is sight else None
+    # One replacement and not several: it is the costliest part of a fan-out to many engines.
+    return replace(
         state,
         traits=reading.traits,
         sight=sight,
@@ -74,17 +76,11 @@ def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted
         next_read_at=now + wanted.resync * (1.0 - 0.1 * _jitter(state.target.key, now)),
         drained=drained,
         undrained=undrained,
-        refusal=state.refusal if state.refusal is not None and state.refusal.sight is sight else None,
-    )
-    if sent_for.object_generation < wanted.object_generation or not is_as(wanted.effective, learned, wanted):
-        return learned
-    return replace(
-        learned,
-        effective_object_generation=wanted.object_generation,
-        setbacks=0,
-        setback=None,
-        next_call_at=-NEVER,
-        refusal=None,
+        effective_object_generation=wanted.object_generation if is_settled else state.effective_object_generation,
+        setbacks=0 if is_settled else state.setbacks,
+        setback=None if is_settled else state.setback,
+        next_call_at=-NEVER if is_settled else state.next_call_at,
+        refusal=None if is_settled else refusal,
     )
 
 
@@ -126,27 +122,25 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
     call, sent_for = state.open_call.call, state.open_call.object_generation
     # Whatever the mode of a pause: a wait is answered after the drain, an abort ends it, a keep freezes it.
     is_drain_over = failure is None and call.aim is Desired.PAUSED
-    ended = replace(
+    setbacks, setback, next_call_at, refusal = 0, None, -NEVER, None
+    if sent_for >= wanted.object_generation:  # otherwise, whatever became of it was about an older spec
+        if failure is not None and failure.obstacle is Obstacle.REFUSED:
+            if state.refusal is not None and failure.is_like(state.refusal.failure):
+                failure = state.refusal.failure  # for the same reason as the words of a read
+            refusal = Refusal(call, sent_for, state.sight, now, failure)
+        setbacks, setback = state.setbacks + 1, failure
+        next_call_at = now + backoff(setbacks, state.target.key, now)
+    return replace(
         state,
         open_call=None,
-        setbacks=0,
-        setback=None,
-        next_call_at=-NEVER,
-        refusal=None,
+        setbacks=setbacks,
+        setback=setback,
+        next_call_at=next_call_at,
+        refusal=refusal,
         drained=is_drain_over,
         undrained=state.undrained and not is_drain_over,
         next_read_at=now,
     )
-    if sent_for < wanted.object_generation:
-        return ended  # whatever became of it was about an older spec
-    refusal = None
-    if failure is not None and failure.obstacle is Obstacle.REFUSED:
-        if state.refusal is not None and failure.is_like(state.refusal.failure):
-            failure = state.refusal.failure  # for the same reason as the words of a read
-        refusal = Refusal(call, sent_for, state.sight, now, failure)
-    setbacks = state.setbacks + 1
-    wait = backoff(setbacks, state.target.key, now)
-    return replace(ended, setbacks=setbacks, setback=failure, next_call_at=now + wait, refusal=refusal)
 
 
 def spec_changed(state: TargetState) -> TargetState:
@@ -154,22 +148,26 @@ def spec_changed(state: TargetState) -> TargetState:
     return replace(state, setbacks=0, setback=None, next_call_at=-NEVER, refusal=None, condemned=None)
 
 
-def is_as(effective: Desired | None, state: TargetState, wanted: Wanted) -> bool:
-    """Whether the last valid read shows the engine as ``effective``; nothing wanted is always so."""
-    match effective:
+def is_as(wanted: Wanted, state: TargetState) -> bool:
+    """Whether the last valid read shows the engine as it should be; where nothing is wanted it always does."""
+    return _is_as(wanted, state.sight, state.drained, state.undrained)
+
+
+def _is_as(wanted: Wanted, sight: Sight | None, drained: bool, undrained: bool) -> bool:
+    match wanted.effective:
         case Desired.PAUSED:
-            return state.sight is Sight.SLEEPING or (state.sight is Sight.PAUSED and not is_draining(wanted, state))
+            is_drained = not undrained and (drained or not wanted.wait_unanswered)
+            return sight is Sight.SLEEPING or (sight is Sight.PAUSED and is_drained)
         case Desired.RUNNING:
-            return state.sight is Sight.RUNNING
+            return sight is Sight.RUNNING
         case None:
             return True
 
 
 def backoff(attempt: int, key: TargetKey, now: float) -> float:
-    """Seconds to wait after the ``attempt``-th failure in a row: doubling and up to a quarter more, within
-    BACKOFF_SECONDS."""
+    """Seconds to wait after the ``attempt``-th failure in a row: doubling, within BACKOFF_SECONDS, and spread by a fifth."""
     first, longest = BACKOFF_SECONDS
-    return min(longest, first * 2.0 ** min(attempt - 1, 16) * (1.0 + 0.25 * _jitter(key, now)))
+    return min(longest, 1.25 * first * 2.0 ** min(attempt - 1, 16)) * (1.0 - 0.2 * _jitter(key, now))
 
 
 def _jitter(key: TargetKey, now: float) -> float:

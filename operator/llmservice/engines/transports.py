@@ -1,5 +1,6 @@
 """One connection pool for each way of trusting engines: all plain HTTP shares one, each set of TLS terms has its own."""
 
+import re
 import ssl
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from httpx_aiohttp import AiohttpTransport
 _KEEPALIVE_SECONDS = 15.0
 """Idle connections are kept this long, a little more than one resync; vLLM's Python frontend closes them after 5 s."""
 
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+
 
 @dataclass(frozen=True, slots=True)
 class Trust:
@@ -21,8 +24,13 @@ class Trust:
     insecure: bool = False
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Raises ssl.SSLError (a ValueError too) where ``ca`` is no PEM certificate."""
-        context = ssl.create_default_context(cadata=self.ca)
+        """Raises ssl.SSLError or ValueError where ``ca`` holds no usable PEM certificate."""
+        certificates = None
+        if self.ca is not None:
+            certificates = "\n".join(_PEM.findall(self.ca))  # what stands around them may be in any language
+            if not certificates:
+                raise ValueError("there is no BEGIN CERTIFICATE in it")
+        context = ssl.create_default_context(cadata=certificates)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -51,7 +59,7 @@ class Transports:
         if trust not in self._by_trust:
             try:
                 self._by_trust[trust] = _transport(trust.ssl_context())
-            except ValueError as error:
+            except (ssl.SSLError, ValueError) as error:
                 return NoTrust(f"ca.crt holds no usable PEM certificate: {error}")
         return self._by_trust[trust]
 

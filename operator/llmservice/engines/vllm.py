@@ -79,21 +79,24 @@ class VLLM:
             traits = learned
         answer = await self._get(target, "/is_paused", timeout, _ANSWER_LIMIT)
         if isinstance(answer, Failure):
-            disagreement = any(phrase in answer.message for phrase in _RANKS_DISAGREE)
-            return Reading(Sight.INCONSISTENT, traits, answer.message) if disagreement else answer
-        value = parsed(answer.body)
-        paused = value.get("is_paused") if isinstance(value, dict) else None
-        if not isinstance(paused, bool):
-            return Failure(
-                Obstacle.LOST, "not understood", "GET /is_paused was not answered with {'is_paused': true|false}"
-            )
+            if not any(phrase in answer.message for phrase in _RANKS_DISAGREE):
+                return answer
+            sight, said = Sight.INCONSISTENT, answer.message
+        else:
+            value = parsed(answer.body)
+            paused = value.get("is_paused") if isinstance(value, dict) else None
+            if not isinstance(paused, bool):
+                return Failure(
+                    Obstacle.LOST, "not understood", "GET /is_paused was not answered with {'is_paused': true|false}"
+                )
+            sight, said = (Sight.PAUSED if paused else Sight.RUNNING), ""
         if traits.sleep_mode:
             asleep = await self._is_asleep(target, timeout)
             if isinstance(asleep, Failure):
                 return asleep
             if asleep:
                 return Reading(Sight.SLEEPING, traits)
-        return Reading(Sight.PAUSED if paused else Sight.RUNNING, traits)
+        return Reading(sight, traits, said)
 
     async def call(self, target: Target, call: ControlCall, traits: Traits, *, timeout: float) -> Failure | None:
         """Send a control call; None if it was answered with success, which proves little: read again."""

@@ -6,7 +6,7 @@ pass wakes the next one.
 
 import asyncio
 
-from llmservice.api import LastPause, LLMService, PauseMode
+from llmservice.api import LastPause, LLMService, PauseMode, Reason
 from llmservice.domain import ownership, policy, report
 from llmservice.domain.fleet import NEVER, Pod
 from llmservice.domain.policy import Wanted
@@ -18,6 +18,10 @@ from llmservice.runtime.environment import Environment
 from llmservice.runtime.publisher import Draft, Publisher
 from llmservice.runtime.targets import Targets
 from llmservice.runtime.trust import TrustKeeper
+
+FIRST_REPORT_SECONDS = 0.25
+"""What is done within this time after a new spec is reported once, as done. The status says by its observedGeneration that
+it is about an older spec so long."""
 
 
 class Actor:
@@ -82,8 +86,8 @@ class Actor:
 
     async def run(self) -> None:
         """Until cancelled. A defect in any part ends the whole with an ExceptionGroup: nothing goes on by halves."""
-        await self._trust.refresh()
         async with self._group as group:
+            await self._trust.refresh()
             group.create_task(self._view.run())
             group.create_task(self._trust.run())
             group.create_task(self._loop())
@@ -172,14 +176,21 @@ class Actor:
             # From here on a target that appears needs the fact to be stored anew before it is sent a wait.
             self._pause = self._pause.model_copy(update={"answered": True})
             self._refresh_wanted(now)
-        knows_enough = report.is_everything_answered(tally)
+        hold_until = -NEVER
+        if not report.is_everything_answered(tally):
+            hold_until = self._spec_seen_at + wanted.request_timeout
+        elif (
+            decision.reconciling is Reason.PROGRESSING
+            and self.service.status.observed_generation < wanted.object_generation
+        ):
+            hold_until = self._spec_seen_at + FIRST_REPORT_SECONDS
         draft = Draft(
             service=self.service,
             effective=wanted.effective,
             decision=decision,
             compose=self._fleet,
             pause_to_store=self._pause_to_store(),
-            hold_until=-NEVER if knows_enough else self._spec_seen_at + wanted.request_timeout,
+            hold_until=hold_until,
         )
         return self._publisher.publish(draft, now)
 

@@ -44,6 +44,10 @@ class Operator:
     def record(self, raw: JSON) -> None:
         """An LLMService as the API server gave it: new, changed, or as before."""
         metadata = raw["metadata"]
+        known = self._actors.get(metadata["uid"])
+        if known is not None and known.service.metadata.resource_version == metadata["resourceVersion"]:
+            self._recorded_at[metadata["uid"]] = self._environment.clock()
+            return  # mostly what was just written
         try:
             service = LLMService.model_validate(raw)
         except ValidationError as error:

@@ -260,7 +260,7 @@ class Targets:
     def _notice(self, slot: Slot) -> None:
         """Facts that deserve an Event: drift that is corrected, a version that had to be assumed."""
         state = slot.state
-        if slot.is_drifting and observe.is_as(self.wanted.effective, state, self.wanted):
+        if slot.is_drifting and observe.is_as(self.wanted, state):
             slot.is_drifting = False
             message = f"{state.target.pod} had been changed by somebody else and is {self.wanted.effective} again"
             self._on_fact(Event(EventReason.DRIFT_CORRECTED, message))
