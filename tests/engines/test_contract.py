@@ -2,10 +2,14 @@
 
 import pytest
 
+from llmservice_testing.vllm.client import EngineClient
+
+from .conftest import Frontend, Subject
+
 MODES = ["abort", "wait", "keep"]
 
 
-async def test_an_engine_starts_running(subject):
+async def test_an_engine_starts_running(subject: Subject) -> None:
     answer = await subject.client.get("/is_paused")
 
     assert answer.status_code == 200
@@ -14,7 +18,7 @@ async def test_an_engine_starts_running(subject):
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_pause_and_resume_are_answered_and_read_back(subject, mode):
+async def test_pause_and_resume_are_answered_and_read_back(subject: Subject, mode: str) -> None:
     paused = await subject.client.post("/pause", mode=mode, clear_cache="false")
     assert (paused.status_code, paused.json()) == (200, {"status": "paused"})
     assert await subject.client.is_paused()
@@ -25,7 +29,7 @@ async def test_pause_and_resume_are_answered_and_read_back(subject, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_repeated_call_changes_nothing(subject, mode):
+async def test_a_repeated_call_changes_nothing(subject: Subject, mode: str) -> None:
     for _ in range(2):
         assert (await subject.client.post("/pause", mode=mode)).status_code == 200
         assert await subject.client.is_paused()
@@ -34,14 +38,14 @@ async def test_a_repeated_call_changes_nothing(subject, mode):
         assert not await subject.client.is_paused()
 
 
-async def test_an_unknown_parameter_is_ignored(subject):
+async def test_an_unknown_parameter_is_ignored(subject: Subject) -> None:
     answer = await subject.client.post("/pause", mode="keep", clear_cache="false", reason="weights")
 
     assert answer.status_code == 200
     assert await subject.client.is_paused()
 
 
-async def test_an_unknown_mode_is_refused_and_changes_nothing(subject):
+async def test_an_unknown_mode_is_refused_and_changes_nothing(subject: Subject) -> None:
     answer = await subject.client.post("/pause", mode="nonsense")
 
     assert answer.status_code == 400
@@ -56,7 +60,7 @@ async def test_an_unknown_mode_is_refused_and_changes_nothing(subject):
     assert not await subject.client.is_paused()
 
 
-async def test_a_boolean_that_is_none_is_refused(subject):
+async def test_a_boolean_that_is_none_is_refused(subject: Subject) -> None:
     answer = await subject.client.post("/pause", mode="abort", clear_cache="perhaps")
 
     assert answer.status_code == 400
@@ -70,14 +74,14 @@ async def test_a_boolean_that_is_none_is_refused(subject):
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/pause"), ("GET", "/resume"), ("POST", "/is_paused")])
-async def test_another_method_is_405(subject, method, path):
+async def test_another_method_is_405(subject: Subject, method: str, path: str) -> None:
     answer = await (subject.client.get(path) if method == "GET" else subject.client.post(path))
 
     assert answer.status_code == 405
     assert answer.content == (b'{"detail":"Method Not Allowed"}' if subject.frontend == "python" else b"")
 
 
-async def test_an_unknown_path_is_404(subject):
+async def test_an_unknown_path_is_404(subject: Subject) -> None:
     answer = await subject.client.post("/pause_generation")
 
     assert answer.status_code == 404
@@ -85,18 +89,20 @@ async def test_an_unknown_path_is_404(subject):
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/pause"), ("POST", "/resume"), ("GET", "/is_paused")])
-async def test_without_development_mode_the_control_routes_are_404(hidden, backend, method, path):
+async def test_without_development_mode_the_control_routes_are_404(
+    hidden: EngineClient, backend: tuple[str, Frontend], method: str, path: str
+) -> None:
     answer = await (hidden.get(path) if method == "GET" else hidden.post(path))
 
     assert answer.status_code == 404
     assert answer.content == (b'{"detail":"Not Found"}' if backend[1] == "python" else b"")
 
 
-async def test_without_development_mode_the_version_is_told(hidden):
+async def test_without_development_mode_the_version_is_told(hidden: EngineClient) -> None:
     assert (await hidden.get("/version")).json()["version"] == "0.32.0"
 
 
-async def test_the_api_key_guards_requests_for_tokens_but_no_control_route(subject):
+async def test_the_api_key_guards_requests_for_tokens_but_no_control_route(subject: Subject) -> None:
     refused = await subject.client.post_json("/v1/completions", {"model": "tiny", "prompt": "x", "max_tokens": 1})
     assert (refused.status_code, refused.json()) == (401, {"error": "Unauthorized"})
 
@@ -104,7 +110,7 @@ async def test_the_api_key_guards_requests_for_tokens_but_no_control_route(subje
     assert (await subject.client.post("/resume")).status_code == 200
 
 
-async def test_only_the_python_frontend_serves_routes_below_a_root_path(subject):
+async def test_only_the_python_frontend_serves_routes_below_a_root_path(subject: Subject) -> None:
     """The Rust frontend refuses to start with --root-path."""
     answer = await subject.client.post("/engines/a/pause", mode="keep")
 

@@ -1,5 +1,7 @@
 """What an answer, an error or a timeout teaches about a target."""
 
+import itertools
+
 import pytest
 
 from llmservice.api import Reason
@@ -70,7 +72,7 @@ def test_r4_reads_that_fail_again_and_again_back_off_to_ten_seconds() -> None:
         gaps.append(told.action.at - told.now)
         told.now = told.action.at
     assert 1.0 <= gaps[0] <= 1.25
-    assert all(later > 1.5 * earlier for earlier, later in zip(gaps[:3], gaps[1:4], strict=True))
+    assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(gaps[:4]))
     assert all(8.0 <= gap <= 10.0 for gap in gaps[4:])
     assert len(set(gaps[4:])) > 1, "a fleet that fails as a whole does not retry in step"
 

@@ -4,12 +4,14 @@ What 0.32.0 does is held against real engines in tests/engines.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from typing import Protocol, TypedDict, Unpack
 
 import httpx
 import pytest
 
 from llmservice_testing.simulator import Behaviour, MoeGroup, Options, SimulatedEngine, Simulator
+from llmservice_testing.simulator.versions import Frontend
 from llmservice_testing.vllm.client import Completion, EngineClient, OpenCompletion
 
 LONG = 1000
@@ -18,7 +20,25 @@ LONG = 1000
 PYTHON_VERSIONS = ["0.12.0", "0.14.1", "0.16.0", "0.17.0", "0.21.0", "0.24.0", "0.31.0", "0.32.0", "0.33.0"]
 IN_ENGINE = ["0.17.0", "0.21.0", "0.24.0", "0.31.0", "0.32.0", "0.33.0"]
 
-Start = Callable[..., Awaitable[tuple[SimulatedEngine, EngineClient]]]
+
+class Chosen(TypedDict, total=False):
+    """The options that these tests choose; see `Options`."""
+
+    dev_mode: bool
+    sleep_mode: bool
+    data_parallel_size: int
+
+
+class Start(Protocol):
+    """Starts an engine of a version; gives it and a client of it."""
+
+    async def __call__(
+        self,
+        version: str,
+        frontend: Frontend = "python",
+        group: MoeGroup | None = None,
+        **options: Unpack[Chosen],
+    ) -> tuple[SimulatedEngine, EngineClient]: ...
 
 
 @pytest.fixture
@@ -28,9 +48,12 @@ async def start() -> AsyncIterator[Start]:
     async with Simulator() as simulator:
 
         async def start_one(
-            version: str, frontend: str = "python", group: MoeGroup | None = None, **options: object
+            version: str,
+            frontend: Frontend = "python",
+            group: MoeGroup | None = None,
+            **options: Unpack[Chosen],
         ) -> tuple[SimulatedEngine, EngineClient]:
-            chosen = Options(**{"tokens_per_second": 5 * LONG, **options})
+            chosen = Options(tokens_per_second=5 * LONG, **options)
             engine = await simulator.engine(
                 "127.0.0.150", 0, version=version, frontend=frontend, options=chosen, group=group
             )
@@ -57,18 +80,18 @@ async def open_pause(engine: SimulatedEngine, client: EngineClient, **query: str
 
 
 @pytest.mark.parametrize("version", ["0.11.2", "latest", ""])
-def test_a_version_that_had_no_pause_cannot_be_simulated(version):
+def test_a_version_that_had_no_pause_cannot_be_simulated(version: str) -> None:
     with pytest.raises(ValueError):
         Behaviour.of(version)
 
 
 @pytest.mark.parametrize("version", ["0.33.0rc1", "0.33.1.dev5+g1234", "v0.33.0"])
-def test_a_version_is_known_by_its_first_two_numbers(version):
+def test_a_version_is_known_by_its_first_two_numbers(version: str) -> None:
     assert Behaviour.of(version).rejects_while_paused
 
 
 @pytest.mark.parametrize("version", PYTHON_VERSIONS)
-async def test_every_version_pauses_and_resumes(start, version):
+async def test_every_version_pauses_and_resumes(start: Start, version: str) -> None:
     engine, client = await start(version)
 
     assert (await client.post("/pause")).json() == {"status": "paused"}
@@ -83,7 +106,7 @@ async def test_every_version_pauses_and_resumes(start, version):
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.14.1"])
 @pytest.mark.parametrize("mode", ["keep", "wait", "nonsense"])
-async def test_before_0_16_mode_is_unknown_and_all_is_aborted(start, version, mode):
+async def test_before_0_16_mode_is_unknown_and_all_is_aborted(start: Start, version: str, mode: str) -> None:
     _, client = await start(version)
     request = await in_flight(client)
 
@@ -96,7 +119,7 @@ async def test_before_0_16_mode_is_unknown_and_all_is_aborted(start, version, mo
     ("version", "reason"),
     [("0.12.0", "length"), ("0.16.0", "length"), ("0.31.0", "length"), ("0.32.0", "abort"), ("0.33.0", "abort")],
 )
-async def test_the_old_parameter_for_wait_is_known_before_0_32(start, version, reason):
+async def test_the_old_parameter_for_wait_is_known_before_0_32(start: Start, version: str, reason: str) -> None:
     _, client = await start(version)
     request = await in_flight(client)
 
@@ -106,7 +129,7 @@ async def test_the_old_parameter_for_wait_is_known_before_0_32(start, version, r
 
 
 @pytest.mark.parametrize("version", ["0.24.0", "0.31.0"])
-async def test_the_rust_frontend_never_knew_the_old_parameter(start, version):
+async def test_the_rust_frontend_never_knew_the_old_parameter(start: Start, version: str) -> None:
     _, client = await start(version, "rust")
     request = await in_flight(client)
 
@@ -116,7 +139,7 @@ async def test_the_rust_frontend_never_knew_the_old_parameter(start, version):
 
 
 @pytest.mark.parametrize("version", PYTHON_VERSIONS)
-async def test_development_mode_hides_the_control_routes_from_0_16_on(start, version):
+async def test_development_mode_hides_the_control_routes_from_0_16_on(start: Start, version: str) -> None:
     _, client = await start(version, dev_mode=False)
 
     expected = 200 if version in ("0.12.0", "0.14.1") else 404
@@ -127,7 +150,7 @@ async def test_development_mode_hides_the_control_routes_from_0_16_on(start, ver
 
 
 @pytest.mark.parametrize(("version", "status"), [("0.23.0", 404), ("0.24.0", 200)])
-async def test_the_rust_frontend_can_pause_from_0_24_on(start, version, status):
+async def test_the_rust_frontend_can_pause_from_0_24_on(start: Start, version: str, status: int) -> None:
     _, client = await start(version, "rust")
 
     assert (await client.get("/is_paused")).status_code == status
@@ -136,7 +159,7 @@ async def test_the_rust_frontend_can_pause_from_0_24_on(start, version, status):
 # What is_paused says, and when
 
 
-async def test_before_0_16_a_second_pause_answers_at_once_though_the_first_drains(start):
+async def test_before_0_16_a_second_pause_answers_at_once_though_the_first_drains(start: Start) -> None:
     engine, client = await start("0.14.1")
     request = await in_flight(client)
     first = await open_pause(engine, client, wait_for_inflight_requests="true")
@@ -149,7 +172,7 @@ async def test_before_0_16_a_second_pause_answers_at_once_though_the_first_drain
     assert (await first).status_code == 200
 
 
-async def test_at_0_16_is_paused_stays_false_with_keep(start):
+async def test_at_0_16_is_paused_stays_false_with_keep(start: Start) -> None:
     engine, client = await start("0.16.0")
     request = await in_flight(client)
 
@@ -161,7 +184,7 @@ async def test_at_0_16_is_paused_stays_false_with_keep(start):
     assert await request == Completion(LONG, "length")
 
 
-async def test_at_0_16_everything_waits_for_a_drain(start):
+async def test_at_0_16_everything_waits_for_a_drain(start: Start) -> None:
     engine, client = await start("0.16.0")
     request = await in_flight(client)
     pause = await open_pause(engine, client, mode="wait")
@@ -181,7 +204,7 @@ async def test_at_0_16_everything_waits_for_a_drain(start):
 
 
 @pytest.mark.parametrize("version", IN_ENGINE)
-async def test_from_0_17_on_resume_overtakes_a_drain(start, version):
+async def test_from_0_17_on_resume_overtakes_a_drain(start: Start, version: str) -> None:
     engine, client = await start(version)
     request = await in_flight(client)
     pause = await open_pause(engine, client, mode="wait")
@@ -198,7 +221,7 @@ async def test_from_0_17_on_resume_overtakes_a_drain(start, version):
 @pytest.mark.parametrize(
     ("version", "asleep"), [("0.12.0", False), ("0.16.0", False), ("0.17.0", True), ("0.33.0", True)]
 )
-async def test_from_0_17_on_a_paused_engine_says_that_it_sleeps(start, version, asleep):
+async def test_from_0_17_on_a_paused_engine_says_that_it_sleeps(start: Start, version: str, asleep: bool) -> None:
     _, client = await start(version)
     await client.post("/pause")
 
@@ -209,7 +232,7 @@ async def test_from_0_17_on_a_paused_engine_says_that_it_sleeps(start, version, 
 
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.14.1", "0.16.0", "0.17.0", "0.32.0"])
-async def test_before_0_33_a_request_hangs_until_resume(start, version):
+async def test_before_0_33_a_request_hangs_until_resume(start: Start, version: str) -> None:
     engine, client = await start(version)
     await client.post("/pause")
 
@@ -224,7 +247,7 @@ async def test_before_0_33_a_request_hangs_until_resume(start, version):
 
 @pytest.mark.parametrize("frontend", ["python", "rust"])
 @pytest.mark.parametrize("mode", ["abort", "wait"])
-async def test_from_0_33_on_a_request_is_answered_503_while_paused(start, mode, frontend):
+async def test_from_0_33_on_a_request_is_answered_503_while_paused(start: Start, mode: str, frontend: Frontend) -> None:
     _, client = await start("0.33.0", frontend)
     await client.post("/pause", mode=mode)
 
@@ -235,7 +258,7 @@ async def test_from_0_33_on_a_request_is_answered_503_while_paused(start, mode, 
     assert "retry-after" not in answer.headers
 
 
-async def test_from_0_33_on_a_request_is_answered_503_during_the_drain_too(start):
+async def test_from_0_33_on_a_request_is_answered_503_during_the_drain_too(start: Start) -> None:
     engine, client = await start("0.33.0")
     await in_flight(client)
     pause = await open_pause(engine, client, mode="wait")
@@ -244,7 +267,7 @@ async def test_from_0_33_on_a_request_is_answered_503_during_the_drain_too(start
     assert not pause.done()
 
 
-async def test_at_0_33_a_request_hangs_while_paused_with_keep(start):
+async def test_at_0_33_a_request_hangs_while_paused_with_keep(start: Start) -> None:
     engine, client = await start("0.33.0")
     await client.post("/pause", mode="keep")
 
@@ -261,7 +284,9 @@ async def test_at_0_33_a_request_hangs_while_paused_with_keep(start):
 @pytest.mark.parametrize(
     ("version", "ranks", "paused"), [("0.17.0", (True, False), True), ("0.31.0", (False, True), False)]
 )
-async def test_before_0_32_the_first_rank_answers_for_all(start, version, ranks, paused):
+async def test_before_0_32_the_first_rank_answers_for_all(
+    start: Start, version: str, ranks: tuple[bool, bool], paused: bool
+) -> None:
     engine, client = await start(version, data_parallel_size=2)
     engine.split_ranks(*ranks)
 
@@ -269,7 +294,9 @@ async def test_before_0_32_the_first_rank_answers_for_all(start, version, ranks,
 
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.33.0"])
-async def test_from_0_32_on_ranks_that_differ_are_a_500_until_they_are_asked_the_same(start, version):
+async def test_from_0_32_on_ranks_that_differ_are_a_500_until_they_are_asked_the_same(
+    start: Start, version: str
+) -> None:
     engine, client = await start(version, data_parallel_size=2)
     engine.split_ranks(True, False)
 
@@ -291,7 +318,9 @@ async def test_from_0_32_on_ranks_that_differ_are_a_500_until_they_are_asked_the
         ("0.33.0", "InternalServerError", 500),
     ],
 )
-async def test_the_rust_frontend_says_it_in_its_own_shape(start, version, kind, code):
+async def test_the_rust_frontend_says_it_in_its_own_shape(
+    start: Start, version: str, kind: str, code: str | int
+) -> None:
     engine, client = await start(version, "rust", data_parallel_size=2)
     engine.split_ranks(True, False)
 
@@ -305,7 +334,9 @@ async def test_the_rust_frontend_says_it_in_its_own_shape(start, version, kind, 
     ("version", "kind", "code"),
     [("0.32.0", "invalid_request_error", "invalid_request_error"), ("0.33.0", "BadRequestError", 400)],
 )
-async def test_the_rust_frontend_changed_how_it_says_that_a_mode_is_unknown(start, version, kind, code):
+async def test_the_rust_frontend_changed_how_it_says_that_a_mode_is_unknown(
+    start: Start, version: str, kind: str, code: str | int
+) -> None:
     _, client = await start(version, "rust")
 
     answer = await client.post("/pause", mode="nonsense")
@@ -318,7 +349,7 @@ async def test_the_rust_frontend_changed_how_it_says_that_a_mode_is_unknown(star
 # The ranks of a mixture-of-experts model
 
 
-async def test_a_rank_of_a_group_is_paused_once_all_were_asked(start):
+async def test_a_rank_of_a_group_is_paused_once_all_were_asked(start: Start) -> None:
     group = MoeGroup()
     (first, one), (second, other) = [await start("0.32.0", group=group) for _ in range(2)]
     pause = await open_pause(first, one, mode="abort")
@@ -332,7 +363,7 @@ async def test_a_rank_of_a_group_is_paused_once_all_were_asked(start):
     assert second.paused
 
 
-async def test_a_dead_rank_blocks_its_group_until_it_is_back_and_asked(start):
+async def test_a_dead_rank_blocks_its_group_until_it_is_back_and_asked(start: Start) -> None:
     group = MoeGroup()
     (first, one), (second, other) = [await start("0.32.0", group=group) for _ in range(2)]
     second.die()
@@ -345,7 +376,7 @@ async def test_a_dead_rank_blocks_its_group_until_it_is_back_and_asked(start):
     assert (await pause).status_code == 200
 
 
-async def test_a_group_is_paused_with_wait_once_no_rank_has_work(start):
+async def test_a_group_is_paused_with_wait_once_no_rank_has_work(start: Start) -> None:
     group = MoeGroup()
     (first, one), (_, other) = [await start("0.32.0", group=group) for _ in range(2)]
     request = await in_flight(other)
@@ -358,7 +389,7 @@ async def test_a_group_is_paused_with_wait_once_no_rank_has_work(start):
     assert (await busy).status_code == 200
 
 
-async def test_a_lone_resume_blocks_its_rank_until_all_were_asked(start):
+async def test_a_lone_resume_blocks_its_rank_until_all_were_asked(start: Start) -> None:
     group = MoeGroup()
     (first, one), (second, other) = [await start("0.32.0", group=group) for _ in range(2)]
     await asyncio.gather(one.post("/pause"), other.post("/pause"))
@@ -377,7 +408,9 @@ async def test_a_lone_resume_blocks_its_rank_until_all_were_asked(start):
 
 
 @pytest.mark.parametrize(("version", "status"), [("0.20.2", None), ("0.21.0", 500)])
-async def test_resume_during_the_pause_of_a_group_is_refused_from_0_21_on(start, version, status):
+async def test_resume_during_the_pause_of_a_group_is_refused_from_0_21_on(
+    start: Start, version: str, status: int | None
+) -> None:
     group = MoeGroup()
     (first, one), _ = [await start(version, group=group) for _ in range(2)]
     await open_pause(first, one)
@@ -394,7 +427,7 @@ async def test_resume_during_the_pause_of_a_group_is_refused_from_0_21_on(start,
 
 
 @pytest.mark.parametrize("version", ["0.14.1", "0.16.0"])
-async def test_versions_that_pause_in_the_api_server_have_no_group(start, version):
+async def test_versions_that_pause_in_the_api_server_have_no_group(start: Start, version: str) -> None:
     with pytest.raises(ValueError, match="MoE group"):
         await start(version, group=MoeGroup())
 
@@ -403,7 +436,7 @@ async def test_versions_that_pause_in_the_api_server_have_no_group(start, versio
 
 
 @pytest.mark.parametrize("version", ["0.17.0", "0.31.0"])
-async def test_before_0_32_sleep_answers_nothing_and_a_bad_level_is_a_500(start, version):
+async def test_before_0_32_sleep_answers_nothing_and_a_bad_level_is_a_500(start: Start, version: str) -> None:
     engine, client = await start(version)
 
     assert (await client.post("/sleep", level="7")).status_code == 500
@@ -414,7 +447,7 @@ async def test_before_0_32_sleep_answers_nothing_and_a_bad_level_is_a_500(start,
 
 
 @pytest.mark.parametrize(("version", "paused"), [("0.23.0", False), ("0.24.0", True)])
-async def test_waking_a_part_resumes_before_0_24(start, version, paused):
+async def test_waking_a_part_resumes_before_0_24(start: Start, version: str, paused: bool) -> None:
     engine, client = await start(version)
     await client.post("/sleep", level="1")
 
@@ -425,9 +458,9 @@ async def test_waking_a_part_resumes_before_0_24(start, version, paused):
 
 
 @pytest.mark.parametrize("version", IN_ENGINE)
-async def test_an_engine_whose_memory_is_gone_crashes_of_a_pause(start, version):
+async def test_an_engine_whose_memory_is_gone_crashes_of_a_pause(start: Start, version: str) -> None:
     engine, client = await start(version, sleep_mode=True)
-    deaths = []
+    deaths: list[SimulatedEngine] = []
     engine.on_death = deaths.append
     await client.post("/sleep", level="1")
 
