@@ -21,6 +21,13 @@ KIND = "LLMService"
 PLURAL = "llmservices"
 CRD_NAME = f"{PLURAL}.{GROUP}"
 
+FINALIZER = f"{GROUP}/resume"
+"""Keeps an LLMService with deletionPolicy resume until its engines run again."""
+VERIFY_ANNOTATION = f"{GROUP}/verify-requested-at"
+"""Any new value asks for a full fresh read, which ``status.lastHandledVerify`` answers with the same value."""
+READINESS_GATE = f"{GROUP}/serving"
+"""The readiness gate of pods that leave their Service while paused."""
+
 MAX_TARGET_STATES = 64
 """How many targets ``status.targetStates`` lists: enough to act on, small enough for etcd with a fleet of thousands."""
 
@@ -81,6 +88,27 @@ class PauseMode(StrEnum):
     KEEP = "keep"
 
 
+class OnMaxPaused(StrEnum):
+    """What happens to a fleet that stays paused longer than ``maxPausedSeconds``.
+
+    ``warn``: it stays paused; an Event, a metric and Ready's message say so. ``resume``: it is resumed and stays resumed
+    until the object's generation changes.
+    """
+
+    WARN = "warn"
+    RESUME = "resume"
+
+
+class DeletionPolicy(StrEnum):
+    """What happens to paused engines when the LLMService is deleted.
+
+    ``leave``: they stay as they are. ``resume``: they are resumed first; a finalizer holds the object so long.
+    """
+
+    LEAVE = "leave"
+    RESUME = "resume"
+
+
 class ConditionType(StrEnum):
     """The types of ``status.conditions``. Ready and Paused are always there, the others only while true."""
 
@@ -135,6 +163,11 @@ class Reason(StrEnum):
     TARGETS_SLEEPING = "TargetsSleeping"
     """Stalled: running is wanted and an engine is asleep; it has to be woken first."""
 
+    PAUSE_EXPIRED = "PauseExpired"
+    """Stalled: the fleet was paused longer than ``maxPausedSeconds`` and was resumed, against ``spec.generation``."""
+    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+    """Stalled: the fleet is not as desired since ``progressDeadlineSeconds``. It is still tried."""
+
 
 STALLED_REASONS = (
     Reason.PODS_CLAIMED,
@@ -144,6 +177,8 @@ STALLED_REASONS = (
     Reason.UNSUPPORTED_MODE,
     Reason.ENGINE_ERROR,
     Reason.TARGETS_SLEEPING,
+    Reason.PAUSE_EXPIRED,
+    Reason.PROGRESS_DEADLINE_EXCEEDED,
 )
 """What needs a person, most pressing first: the first that applies is the condition's reason."""
 
@@ -313,6 +348,9 @@ class Pause(_Model):
     timeout_seconds: Annotated[int, Field(ge=1, le=86400)] = 300
     """Seconds one pause call may take; with mode wait this is the time to drain. After it the engine is asked what it
     did. Default 300."""
+    drain_delay_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
+    """Seconds between leaving the Service and the pause, for pods with the readiness gate llmservice.io/serving, so that
+    clients notice first. Without the gate it has no effect. Default 0."""
 
 
 class LLMServiceSpec(_Model):
@@ -332,6 +370,18 @@ class LLMServiceSpec(_Model):
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 10
     """Seconds between two reads of an engine when nothing changes: an engine that somebody else resumed is noticed within
     this time. Default 10."""
+    progress_deadline_seconds: Annotated[int, Field(ge=1, le=86400)] = 600
+    """Seconds after which a fleet that is still not as desired is reported as Stalled with ProgressDeadlineExceeded. It is
+    tried further, and what is paused stays paused. Default 600."""
+    max_paused_seconds: Annotated[int | None, Field(ge=1, le=2147483647)] = None
+    """Seconds a pause may last, counted from the first engine that is confirmed paused and anew for each change of spec.
+    Then onMaxPaused applies, so that a trainer that died does not hold GPUs for ever. Absent: no limit."""
+    on_max_paused: OnMaxPaused = OnMaxPaused.WARN
+    """What happens then. warn: an Event, a metric and the Ready message say so. resume: the fleet is resumed, is reported
+    as Stalled with PauseExpired, and stays resumed until the spec changes. Default warn."""
+    deletion_policy: DeletionPolicy = DeletionPolicy.LEAVE
+    """What happens to paused engines when this object is deleted. leave: they stay paused. resume: they are resumed first,
+    for at most 60 seconds; a finalizer holds the object so long, which needs a running operator. Default leave."""
 
 
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})]
@@ -422,6 +472,16 @@ class LLMServiceStatus(_Model):
     ] = ()
     """At most 64 targets: failed ones first, then others that are not as they should be, then the rest."""
     last_pause: LastPause | None = None
+    paused_since: Annotated[str | None, Field(json_schema_extra={"format": "date-time"})] = None
+    """When the first target was confirmed paused under the present spec: the clock of maxPausedSeconds."""
+    paused_since_generation: Annotated[int | None, Field(json_schema_extra={"format": "int64"})] = None
+    """The metadata.generation that pausedSince counts for."""
+    progressing_since: Annotated[str | None, Field(json_schema_extra={"format": "date-time"})] = None
+    """Since when the fleet is not as desired: the clock of progressDeadlineSeconds. Absent at rest."""
+    progressing_since_generation: Annotated[int | None, Field(json_schema_extra={"format": "int64"})] = None
+    """The metadata.generation that progressingSince counts for."""
+    last_handled_verify: str | None = None
+    """The last value of the annotation llmservice.io/verify-requested-at after which every target was read afresh."""
     conditions: Annotated[
         tuple[Condition, ...],
         Field(max_length=8, json_schema_extra=_schema(list_type="map", list_map_keys=["type"])),
@@ -440,6 +500,8 @@ class Metadata(_Model):
     creation_timestamp: str
     object_generation: Annotated[int, Field(alias="generation")]
     deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = {}
 
 
 class LLMService(_Model):

@@ -7,7 +7,6 @@ import os
 import platform
 import signal
 import time
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from llmservice import api, crd, logs, metrics_server
 from llmservice.engines.transports import Transports
 from llmservice.handlers import Watcher
-from llmservice.kube import services
+from llmservice.kube import schema
 from llmservice.kube.client import Kubernetes, KubernetesError
 from llmservice.kube.events import EventRecorder
 from llmservice.metrics import Metrics
@@ -121,12 +120,12 @@ async def _work(
 ) -> None:
     metrics = Metrics()
     events = EventRecorder(kubernetes, os.environ.get("POD_NAME", platform.node()))
-    environment = Environment(kubernetes, events, transports, metrics, time.monotonic, _timestamp)
+    environment = Environment(kubernetes, events, transports, metrics, time.monotonic, time.time)
     operator = Operator(environment, namespaces)
     metrics.observe(operator)
     watcher = Watcher(namespaces, settings.liveness_address, on_change=operator.record, on_delete=operator.forget)
     async with metrics_server.serving(metrics, settings.metrics_address), asyncio.TaskGroup() as group:
-        await _wait_for_crd(kubernetes)
+        await _wait_for_schema(kubernetes)
         watcher.start()
         served = ", ".join(namespaces) if namespaces is not None else "all"
         logger.info("Started", extra={"version": version("llmservice"), "namespaces": served})
@@ -137,21 +136,22 @@ async def _work(
             await watcher.stop()
 
 
-async def _wait_for_crd(kubernetes: Kubernetes) -> None:
-    """Kopf looks for the resource once, when it starts."""
+async def _wait_for_schema(kubernetes: Kubernetes) -> None:
+    """Until the resource is served with every field that is read. Kopf looks for it once, when it starts; and a field that
+    an old definition drops in silence, like ``pause.mode``, would turn what people ask for into something else."""
     said = ""
     while True:
         try:
-            if await services.is_served(kubernetes):
+            missing = await schema.missing_fields(kubernetes)
+            if not missing:
                 return
-            why = f"the API server does not know {api.CRD_NAME}; apply it with: llmservice crd | kubectl apply -f -"
+            why = (
+                f"the API server serves {api.CRD_NAME} without {', '.join(missing)}; "
+                "apply the definition of this version: llmservice crd | kubectl apply --server-side -f -"
+            )
         except KubernetesError as error:
             why = str(error)
         if why != said:
             logger.warning("Waiting for the resource", extra={"why": why})
             said = why
         await asyncio.sleep(_CRD_RETRY_SECONDS)
-
-
-def _timestamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,5 +1,6 @@
 """Prometheus metrics. Labels are bounded: LLMServices, states, routes and outcomes, never pods."""
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from llmservice.api import LLMService
+from llmservice.domain import clocks
 
 _CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -62,12 +64,23 @@ class _FleetCollector(Collector):
         desired = GaugeMetricFamily(
             "llmservice_desired", "1 for what spec.generation asks for.", labels=[*labels, "desired"]
         )
+        paused_since = GaugeMetricFamily(
+            "llmservice_paused_since_timestamp_seconds",
+            "When the first engine was confirmed paused under the present spec, in seconds since the epoch.",
+            labels=labels,
+        )
+        too_long = GaugeMetricFamily(
+            "llmservice_paused_too_long", "1 while a pause lasts longer than spec.maxPausedSeconds.", labels=labels
+        )
         for service in self._fleets.services():
             key = [service.metadata.namespace, service.metadata.name]
             desired.add_metric([*key, service.spec.generation or "none"], 1)
+            if service.status.paused_since is not None:
+                paused_since.add_metric(key, clocks.to_seconds(service.status.paused_since))
+            too_long.add_metric(key, float(clocks.is_paused_too_long(service, time.time())))
             for condition in service.status.conditions:
                 conditions.add_metric([*key, condition.type, condition.status], 1)
             if service.status.targets is not None:
                 for state, number in service.status.targets.model_dump(exclude={"total"}).items():
                     targets.add_metric([*key, state], number)
-        yield from (targets, conditions, desired)
+        yield from (targets, conditions, desired, paused_since, too_long)

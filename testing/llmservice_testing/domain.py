@@ -27,6 +27,7 @@ from llmservice.domain.fleet import (
     Traits,
 )
 from llmservice.domain.policy import Wanted
+from llmservice.domain.status import Fleet, compose
 from llmservice_testing.builders import LLMServiceBuilder, make_llmservice
 
 EPOCH = "2026-12-01T10:00:00Z"
@@ -53,17 +54,21 @@ def make_wanted(
     wait_unanswered: bool = False,
     wait_stored: bool | None = None,
     may_call: bool = True,
+    is_held: bool = True,
 ) -> Wanted:
     """Terms with the defaults of the API; an unanswered wait is stored unless said otherwise."""
     return Wanted(
         object_generation=object_generation,
+        desired=Desired(desired) if desired is not None else None,
         effective=Desired(desired) if desired is not None else None,
         pause=PauseParameters(PauseMode(mode), clear_cache),
         wait_unanswered=wait_unanswered,
+        is_held=is_held,
         wait_stored=wait_unanswered if wait_stored is None else wait_stored,
         may_call=may_call,
         request_timeout=5.0,
         pause_timeout=300.0,
+        drain_delay=0.0,
         resync=10.0,
     )
 
@@ -146,7 +151,7 @@ class Story:
     def respec(self, desired: str | None, **terms: Any) -> Self:
         """The spec changes: the next object generation."""
         self.wanted = make_wanted(desired, object_generation=self.wanted.object_generation + 1, **terms)
-        self.state = observe.spec_changed(self.state)
+        self.state = replace(observe.spec_changed(self.state), condemned=None)
         return self
 
     def pod(self, **changes: Any) -> Self:
@@ -198,8 +203,8 @@ class Story:
                     told.read(told.state.sight)
                 case step.Until(at):
                     told.now = max(at, told.now + 0.001)
-                case step.StorePause():
-                    raise AssertionError("a pause has to be stored first")
+                case step.Prepare() as what:
+                    raise AssertionError(f"first: {what.value}")
         return posts
 
 
@@ -209,23 +214,30 @@ def fleet_of(
     claimed_by: Mapping[str, str] | None = None,
     pause: LastPause | None = None,
     spec_pause_differs: bool = False,
-) -> report.Fleet:
+    expired: bool = False,
+    overdue: bool = False,
+    max_paused: int | None = None,
+    verify: str | None = None,
+) -> Fleet:
     """The fleet of these targets; their terms are the first one's unless given."""
     terms = wanted or stories[0].wanted
     members = tuple((story.state, report.standing(terms, story.state, story.now)) for story in stories)
-    return report.Fleet(
+    return Fleet(
         wanted=terms,
         members=members,
         tally=Counter(standing for _, standing in members),
         claimed_by=claimed_by or {},
         pause=pause,
         spec_pause_differs=spec_pause_differs,
+        around=report.Circumstances(claimed=bool(claimed_by), expired=expired, overdue=overdue),
+        max_paused=max_paused,
+        verify=verify,
     )
 
 
-def status_of(fleet: report.Fleet, before: LLMServiceStatus | None = None, timestamp: str = EPOCH) -> LLMServiceStatus:
+def status_of(fleet: Fleet, before: LLMServiceStatus | None = None, timestamp: str = EPOCH) -> LLMServiceStatus:
     """The status that this fleet publishes."""
-    return report.status(fleet, before or LLMServiceStatus(), timestamp)
+    return compose(fleet, before or LLMServiceStatus(), timestamp)
 
 
 def make_service(

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from llmservice.api import STALLED_REASONS, Desired, LabelSelector, Reason
 from llmservice.domain import observe, ownership
 from llmservice.domain.fleet import State, TargetKey, Traits
-from llmservice.domain.report import Standing, counts, decide
+from llmservice.domain.report import Circumstances, Standing, counts, decide
 from llmservice.runtime.slots import Slot, Slots
 from llmservice_testing.domain import make_target
 
@@ -310,7 +310,7 @@ effectives = st.none() | st.sampled_from(list(Desired))
 def test_there_is_a_decision_for_every_fleet_and_it_keeps_its_promises(
     effective: Desired | None, tally: dict[Standing, int], claimed: bool
 ) -> None:
-    decision = decide(effective, tally, claimed=claimed)
+    decision = decide(effective, tally, Circumstances(claimed=claimed))
     expected = [each for each in tally if each.is_expected]
     assert not (decision.stalled and decision.reconciling)
     assert decision.stalled is None or decision.ready == ("False", decision.stalled)
@@ -332,7 +332,9 @@ def test_how_many_stand_equally_decides_nothing(
     effective: Desired | None, tally: dict[Standing, int], claimed: bool, factor: int
 ) -> None:
     many = {standing: number * factor for standing, number in tally.items()}
-    assert decide(effective, many, claimed=claimed) == decide(effective, tally, claimed=claimed)
+    assert decide(effective, many, Circumstances(claimed=claimed)) == decide(
+        effective, tally, Circumstances(claimed=claimed)
+    )
 
 
 @quick

@@ -28,6 +28,7 @@ from llmservice.domain.fleet import (
     Traits,
 )
 from llmservice.domain.policy import Wanted
+from llmservice.domain.status import Fleet, compose
 from llmservice.runtime.slots import Slot, SlotKey, Slots
 from llmservice_testing.builders import make_llmservice
 from llmservice_testing.domain import (
@@ -441,11 +442,20 @@ class Operator:
         self._judge_tally()
 
     def _want(self) -> Wanted:
-        before, self.pause = self.pause, policy.present_pause(self.service.spec, self.pause)
+        before, self.pause = (
+            self.pause,
+            policy.present_pause(self.service.spec, self.service.spec.generation, self.pause),
+        )
         if before is None and self.pause is not None and any(slot.state.undrained for slot in self.slots):
             self.pause = policy.unanswered(self.pause)
         is_storing = self.writing is not None and self.writing.last_pause != self.pause
-        return policy.wanted(self.service, self.pause, may_call=self.world.view_is_complete, is_storing=is_storing)
+        return policy.wanted(
+            self.service,
+            self.service.spec.generation,
+            self.pause,
+            may_call=self.world.view_is_complete,
+            is_storing=is_storing,
+        )
 
     def _refresh(self) -> None:
         before, self.wanted = self.wanted, self._want()
@@ -457,7 +467,7 @@ class Operator:
             self.spec_seen_at = self.world.now
         for slot in self.slots:
             if spec_changed:
-                slot.state = observe.spec_changed(slot.state)
+                slot.state = replace(observe.spec_changed(slot.state), condemned=None)
             self._step(slot)
 
     def _step(self, slot: Slot) -> None:
@@ -467,7 +477,7 @@ class Operator:
                     self._read(slot)
                 case ControlCall() as call:
                     self._call(slot, call)
-                case step.StorePause():
+                case step.Prepare():
                     if self.pause is not None:
                         self.pause = policy.unanswered(self.pause)
                     self.publish_at = self.world.now
@@ -567,7 +577,7 @@ class Operator:
         if now < self.next_write_at:
             self.publish_at = min(self.publish_at, self.next_write_at)
             return
-        decision = report.decide(self.wanted.effective, self.slots.tally, claimed=False)
+        decision = report.decide(self.wanted.effective, self.slots.tally, report.Circumstances())
         if decision.paused[0] == "True" and self.wanted.wait_unanswered and self.pause is not None:
             self.pause = self.pause.model_copy(update={"answered": True})
             self._refresh()
@@ -584,8 +594,10 @@ class Operator:
             return
         members = tuple((slot.state, slot.standing) for slot in self.slots if slot.standing is not None)
         differs = policy.spec_pause_differs(self.service.spec, pause)
-        fleet = report.Fleet(self.wanted, members, dict(self.slots.tally), {}, pause, differs)
-        status = report.status(fleet, stored, EPOCH)
+        fleet = Fleet(
+            self.wanted, members, dict(self.slots.tally), {}, pause, differs, report.Circumstances(), None, None
+        )
+        status = compose(fleet, stored, EPOCH)
         shows = [(each.type, each.reason) for each in status.conditions]
         if not has_to_store and shows == [(each.type, each.reason) for each in stored.conditions]:
             wait = self.written_at + 1.0

@@ -41,18 +41,18 @@ def paused(**pause: object) -> LLMServiceBuilder:
     ],
 )
 def test_a_pause_begins_as_the_spec_says(pause: dict[str, object], expected: LastPause) -> None:
-    assert policy.present_pause(make_service(paused(**pause)).spec, None) == expected
+    assert policy.present_pause(make_service(paused(**pause)).spec, Desired.PAUSED, None) == expected
 
 
 @pytest.mark.parametrize("desired", ["running", None])
 def test_there_is_no_present_pause_unless_paused_is_wanted(desired: str | None) -> None:
     builder = qwen().generation(desired) if desired else qwen()
-    assert policy.present_pause(make_service(builder).spec, KEEP) is None
+    assert policy.present_pause(make_service(builder).spec, make_service(builder).spec.generation, KEEP) is None
 
 
 def test_r5_a_pause_goes_on_as_it_began_when_spec_pause_changes() -> None:
     spec = make_service(paused(mode="wait")).spec
-    assert policy.present_pause(spec, KEEP) == KEEP
+    assert policy.present_pause(spec, Desired.PAUSED, KEEP) == KEEP
     assert policy.spec_pause_differs(spec, KEEP)
     assert not policy.spec_pause_differs(spec, WAIT)
     assert not policy.spec_pause_differs(spec, OPEN_WAIT), "whether it was answered is no difference to the spec"
@@ -61,7 +61,7 @@ def test_r5_a_pause_goes_on_as_it_began_when_spec_pause_changes() -> None:
 
 def test_the_terms_carry_the_numbers_of_the_spec() -> None:
     builder = paused(timeoutSeconds=77).spec(requestTimeoutSeconds=3, resyncSeconds=44)
-    wanted = policy.wanted(make_service(builder, object_generation=9), ABORT, may_call=True)
+    wanted = policy.wanted(make_service(builder, object_generation=9), Desired.PAUSED, ABORT, may_call=True)
     assert wanted.object_generation == 9
     assert wanted.effective is Desired.PAUSED
     assert wanted.pause == PauseParameters(PauseMode.ABORT, clear_cache=True)
@@ -71,7 +71,7 @@ def test_the_terms_carry_the_numbers_of_the_spec() -> None:
 @pytest.mark.parametrize(("desired", "effective"), [("running", Desired.RUNNING), (None, None)])
 def test_effective_is_what_is_desired_or_nothing(desired: str | None, effective: Desired | None) -> None:
     builder = qwen().generation(desired) if desired else qwen()
-    assert policy.wanted(make_service(builder), None, may_call=True).effective is effective
+    assert policy.effective(make_service(builder), 0.0) is effective
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_r5_a_wait_may_be_sent_once_the_object_says_that_it_is_open(
     held: LastPause, stored: LastPause | None, unanswered: bool, may_be_sent: bool
 ) -> None:
     service = make_service(paused(mode="wait"), status=LLMServiceStatus(last_pause=stored))
-    wanted = policy.wanted(service, held, may_call=True)
+    wanted = policy.wanted(service, Desired.PAUSED, held, may_call=True)
     assert (wanted.wait_unanswered, wanted.wait_stored) == (unanswered, may_be_sent)
 
 
 def test_r13_a_restarted_operator_finds_the_open_wait_in_the_object() -> None:
-    service = make_service(paused(mode="abort"), status=LLMServiceStatus(last_pause=OPEN_WAIT))
-    pause = policy.present_pause(service.spec, service.status.last_pause)
-    wanted = policy.wanted(service, pause, may_call=True)
+    service = make_service(paused(mode="keep"), status=LLMServiceStatus(last_pause=OPEN_WAIT))
+    pause = policy.present_pause(service.spec, Desired.PAUSED, service.status.last_pause)
+    wanted = policy.wanted(service, Desired.PAUSED, pause, may_call=True)
     assert wanted.pause.mode is PauseMode.WAIT
     assert wanted.wait_unanswered
     assert wanted.wait_stored
 
 
 def test_r11_without_a_complete_view_the_terms_forbid_control_calls() -> None:
-    assert not policy.wanted(make_service(paused()), ABORT, may_call=False).may_call
+    assert not policy.wanted(make_service(paused()), Desired.PAUSED, ABORT, may_call=False).may_call

@@ -9,7 +9,8 @@ from llmservice.api import MAX_TARGET_STATES, Desired, LastPause, LLMServiceStat
 from llmservice.domain import deaths, report
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import Failure, Obstacle, Sight, State, Traits
-from llmservice.domain.report import Standing, decide
+from llmservice.domain.report import Circumstances, Standing, decide
+from llmservice.domain.status import Fleet
 from llmservice_testing.domain import (
     ANSWERED_400,
     ANSWERED_401,
@@ -241,7 +242,7 @@ CASES = (
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_the_table_of_conditions(case: Case) -> None:
     effective = Desired(case.desired) if case.desired is not None else None
-    decision = decide(effective, Counter(case.fleet), claimed=case.claimed)
+    decision = decide(effective, Counter(case.fleet), Circumstances(claimed=case.claimed))
     assert " ".join(decision.ready) == case.ready
     assert " ".join(decision.paused) == case.paused
     assert decision.reconciling == case.reconciling
@@ -260,7 +261,7 @@ def test_the_reasons_of_stalled_come_in_the_order_of_the_design() -> None:
     ]
     for first, (_, reason) in enumerate(order):
         present = [standing for standing, _ in reversed(order[first:]) if standing is not None]
-        decision = decide(Desired.RUNNING, Counter(present), claimed=first == 0)
+        decision = decide(Desired.RUNNING, Counter(present), Circumstances(claimed=first == 0))
         assert decision.stalled == reason
 
 
@@ -570,7 +571,7 @@ def test_a_target_says_why_it_is_not_as_it_should_be(told: Story, reason: str | 
         ),
     ],
 )
-def test_ready_says_in_a_sentence_what_is_the_matter(fleet: report.Fleet, reason: str, message: str) -> None:
+def test_ready_says_in_a_sentence_what_is_the_matter(fleet: Fleet, reason: str, message: str) -> None:
     ready = condition(status_of(fleet), "Ready")
     assert ready is not None
     assert ready[1:] == (reason, message)

@@ -6,7 +6,7 @@ from llmservice.api import PauseMode
 from llmservice.domain import deaths, step
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, PauseParameters, Sight, State, Target, Traits
-from llmservice.domain.step import Read, StorePause, Until
+from llmservice.domain.step import Prepare, Read, Until
 from llmservice_testing.domain import (
     ANSWERED_400,
     ANSWERED_401,
@@ -191,8 +191,8 @@ def open_wait(traits: Traits = MODERN, *, stored: bool = True) -> Story:
 
 def test_r5_before_a_wait_is_sent_the_object_must_say_so() -> None:
     told = story(mode="wait").read(RUNNING)
-    assert told.action == StorePause()
-    assert told.terms(wait_unanswered=True).action == StorePause(), "known is not stored"
+    assert told.action == Prepare.STORE_PAUSE
+    assert told.terms(wait_unanswered=True).action == Prepare.STORE_PAUSE, "known is not stored"
     assert told.terms(wait_stored=True).action == pause("wait")
 
 

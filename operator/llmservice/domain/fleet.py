@@ -30,6 +30,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Gate:
+    """The readiness gate ``llmservice.io/serving`` of a pod that declares it."""
+
+    serving: bool | None
+    """The condition's status; None while it has no condition yet, which keeps the pod unready."""
+    since: float = 0.0
+    """Its lastTransitionTime, seconds since the epoch; 0 without a condition."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """The part of a pod that decides anything."""
 
@@ -41,6 +51,8 @@ class Pod:
     counts: bool
     """False for a pod that is terminating, Succeeded or Failed: such pods are never called."""
     containers: tuple[Container, ...]
+    gate: Gate | None = None
+    """None for a pod that does not declare the readiness gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +148,8 @@ class Traits:
     """A repeated ``wait`` answers only when the drain is over, so that a lost answer can be had again."""
     assumed: bool = False
     """The version is missing, unknown or too old, and taken for the newest known."""
+    can_overtake: bool = False
+    """A drain can be called off by another call: the engine is alone (data-parallel size 1) and its version does that."""
     sleep_mode: bool | None = False
     """Whether the engine can be asleep. None: it could not be asked this time; it counts as awake and is asked again."""
 
@@ -231,6 +245,8 @@ class TargetState:
     setback: Failure | None = None
     """Why the last one failed; None if it was answered with success."""
     next_call_at: float = -NEVER
+    may_pause_at: float = -NEVER
+    """No pause is sent before this time: its pod has to leave the Service first. NEVER until the gate is closed."""
     refusal: Refusal | None = None
 
     drained: bool = False

@@ -143,9 +143,28 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
     )
 
 
+def call_given_up(state: TargetState, now: float) -> TargetState:
+    """The open ``wait`` was given up for another call; the engine may drain on, and is read at once."""
+    return replace(state, open_call=None, setbacks=0, setback=None, next_call_at=-NEVER, refusal=None, next_read_at=now)
+
+
+def verify_requested(state: TargetState) -> TargetState:
+    """Nothing that was read counts as fresh any more."""
+    return replace(
+        state, asked_object_generation=-1, read_object_generation=-1, failed_object_generation=-1, next_read_at=-NEVER
+    )
+
+
 def spec_changed(state: TargetState) -> TargetState:
-    """The object's generation changed: earlier trouble does not delay what is wanted now."""
-    return replace(state, setbacks=0, setback=None, next_call_at=-NEVER, refusal=None, condemned=None)
+    """Something else is wanted now: earlier trouble does not delay it, and to differ from it is no drift."""
+    return replace(
+        state,
+        setbacks=0,
+        setback=None,
+        next_call_at=-NEVER,
+        refusal=None,
+        effective_object_generation=-1,
+    )
 
 
 def is_as(wanted: Wanted, state: TargetState) -> bool:

@@ -1,18 +1,16 @@
-"""From what is known about every target to ``status`` and its conditions.
+"""From what is known about every target to the conditions of the fleet, without words.
 
-A fleet of thousands changes one target at a time, so the report is cut in two. :func:`standing` says of one target what
-counts for the fleet; equal standings are counted together, and :func:`decide` draws the conditions from those counts
-alone, in time that does not grow with the fleet. :func:`status` adds the words and the list of targets, and is called only
-when something is to be written.
+A fleet of thousands changes one target at a time. :func:`standing` says of one target what counts for the fleet; equal
+standings are counted together, and :func:`decide` draws the conditions from those counts alone, in time that does not grow
+with the fleet. :mod:`llmservice.domain.status` adds the words when something is to be written.
 """
 
-import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from llmservice import api
-from llmservice.api import STALLED_REASONS, Condition, ConditionType, Desired, LastPause, LLMServiceStatus, Reason
+from llmservice.api import STALLED_REASONS, Desired, Reason
 from llmservice.domain import step
 from llmservice.domain.fleet import Failure, Obstacle, Sight, State, TargetState
 from llmservice.domain.policy import Wanted
@@ -34,6 +32,8 @@ class Standing:
     inconsistent: bool
     retrying: bool
     """The last call failed and will be tried again."""
+    due: bool = False
+    """A control call is on its way or will be sent."""
 
     @property
     def is_expected(self) -> bool:
@@ -101,6 +101,8 @@ def standing(wanted: Wanted, state: TargetState, now: float) -> Standing:
         or answered_for >= wanted.object_generation,
         reason=reason,
         inconsistent=state.sight is Sight.INCONSISTENT,
+        due=state.open_call is not None
+        or (step.due_call(wanted, state) is not None and not step.is_standing(wanted, state)),
         retrying=reason is None and (state.failures > 0 or state.setback is not None) and shown is not State.STARTING,
     )
 
@@ -110,14 +112,54 @@ def is_everything_answered(tally: Tally) -> bool:
     return all(each.answered for each in tally)
 
 
-def decide(effective: Desired | None, tally: Tally, *, claimed: bool) -> Decision:
-    """The conditions of a fleet. ``claimed``: another LLMService owns some of the selected pods."""
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What decides conditions beside the targets."""
+
+    claimed: bool = False
+    """Another LLMService owns some of the selected pods."""
+    expired: bool = False
+    """The pause lasted too long and was ended."""
+    overdue: bool = False
+    """``progressDeadlineSeconds`` have passed since the fleet was settled."""
+
+
+def is_released(tally: Tally) -> bool:
+    """Whether every target that can be read runs: all that can be done for a fleet whose object is deleted."""
+    return all(
+        each.is_effective(Desired.RUNNING)
+        or each.state in (State.STARTING, State.UNREACHABLE, State.FAILED, State.SLEEPING)
+        for each in tally
+    )
+
+
+def decide(effective: Desired | None, tally: Tally, around: Circumstances) -> Decision:
+    """The conditions of a fleet."""
+    decision = _decide(effective, tally, around, overdue=False)
+    if around.overdue and not is_settled(decision, tally):
+        return _decide(effective, tally, around, overdue=True)
+    return decision
+
+
+def is_settled(decision: Decision, tally: Tally) -> bool:
+    """Whether nothing more happens by itself: Ready, or Stalled (for another reason than time) with no call due."""
+    if decision.ready[0] == "True":
+        return True
+    is_late = decision.stalled is Reason.PROGRESS_DEADLINE_EXCEEDED
+    return decision.stalled is not None and not is_late and not any(each.due for each in tally)
+
+
+def _decide(effective: Desired | None, tally: Tally, around: Circumstances, *, overdue: bool) -> Decision:
     expected = [each for each in tally if each.is_expected]
     reasons = {each.reason for each in tally if each.is_expected or each.reason is Reason.ENGINE_DIED} - {None}
     if Reason.ENGINE_DIED in reasons:
         reasons.add(Reason.ENGINE_ERROR)
-    if claimed:
+    if around.claimed:
         reasons.add(Reason.PODS_CLAIMED)
+    if around.expired:
+        reasons.add(Reason.PAUSE_EXPIRED)
+    if overdue:
+        reasons.add(Reason.PROGRESS_DEADLINE_EXCEEDED)
     stalled = next((reason for reason in STALLED_REASONS if reason in reasons), None)
     ready = _ready(effective, tally, expected, stalled)
     reconciling = None
@@ -166,196 +208,3 @@ def counts(tally: Tally) -> api.TargetCounts:
         by_state[each.state] += number
     del by_state[State.UNREAD]
     return api.TargetCounts(total=sum(tally.values()), **{state.value: number for state, number in by_state.items()})
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """All that a report is made of."""
-
-    wanted: Wanted
-    members: tuple[tuple[TargetState, Standing], ...]
-    tally: Tally
-    claimed_by: Mapping[str, str]
-    """Names of selected pods that another LLMService owns, and that one's name."""
-    pause: LastPause | None
-    """How the present pause is asked."""
-    spec_pause_differs: bool
-    """``spec.pause`` was changed during the present pause."""
-
-    def decision(self) -> Decision:
-        """The conditions of this fleet."""
-        return decide(self.wanted.effective, self.tally, claimed=bool(self.claimed_by))
-
-
-def status(fleet: Fleet, before: LLMServiceStatus, timestamp: str) -> LLMServiceStatus:
-    """The status to publish. ``timestamp`` (RFC 3339) is the transition time of every condition whose status differs from
-    ``before``; the others keep theirs."""
-    decision, wanted = fleet.decision(), fleet.wanted
-    words = _Words(fleet)
-    conditions = [
-        (ConditionType.READY, *decision.ready, words.ready(decision)),
-        (ConditionType.PAUSED, *decision.paused, words.of_targets()),
-    ]
-    if decision.reconciling is not None:
-        conditions.append((ConditionType.RECONCILING, "True", decision.reconciling, words.ready(decision)))
-    if decision.stalled is not None:
-        conditions.append((ConditionType.STALLED, "True", decision.stalled, words.ready(decision)))
-    paused = {"True": True, "False": False, "Unknown": None}[decision.paused[0]]
-    return LLMServiceStatus(
-        observed_generation=wanted.object_generation,
-        paused=paused,
-        targets=counts(fleet.tally),
-        target_states=_target_states(fleet),
-        last_pause=fleet.pause,
-        conditions=tuple(
-            _condition(before, kind, truth, reason, message, wanted.object_generation, timestamp)
-            for kind, truth, reason, message in conditions
-        ),
-    )
-
-
-def condition(status: LLMServiceStatus, kind: ConditionType) -> Condition | None:
-    """The condition of this type, if the status has it."""
-    return next((each for each in status.conditions if each.type == kind), None)
-
-
-def _condition(
-    before: LLMServiceStatus,
-    kind: ConditionType,
-    truth: Truth,
-    reason: Reason,
-    message: str,
-    object_generation: int,
-    timestamp: str,
-) -> Condition:
-    earlier = condition(before, kind)
-    unchanged = earlier is not None and earlier.status == truth
-    return Condition(
-        type=kind,
-        status=truth,
-        observed_generation=object_generation,
-        last_transition_time=earlier.last_transition_time if earlier is not None and unchanged else timestamp,
-        reason=reason,
-        message=message,
-    )
-
-
-def _target_states(fleet: Fleet) -> tuple[api.TargetStatus, ...]:
-    def rank(member: tuple[TargetState, Standing]) -> tuple[int, str, str]:
-        state, stands = member
-        urgency = 0 if stands.state is State.FAILED else 1 if not stands.is_effective(fleet.wanted.effective) else 2
-        return urgency, state.target.pod, state.target.key.port
-
-    listed = heapq.nsmallest(api.MAX_TARGET_STATES, fleet.members, key=rank)
-    return tuple(_target_status(fleet.wanted, state, stands) for state, stands in listed)
-
-
-def _target_status(wanted: Wanted, state: TargetState, stands: Standing) -> api.TargetStatus:
-    reason: Reason | None = stands.reason
-    message: str | None = None
-    if reason is not None:
-        problem = trouble(wanted, state)
-        message = problem.message if problem is not None else None
-    elif stands.inconsistent:
-        reason, message = Reason.INCONSISTENT, state.words
-    elif stands.state is State.UNREACHABLE:
-        reason = Reason.TARGETS_UNREACHABLE
-        message = state.failure.message if state.failure is not None else "no answer yet"
-    elif stands.retrying:
-        last = state.failure or state.setback
-        reason, message = Reason.PROGRESSING_WITH_RETRY, last.message if last is not None else None
-    return api.TargetStatus(
-        pod=state.target.pod,
-        pod_uid=state.target.key.pod_uid,
-        url=state.target.key.url,
-        state=stands.state,
-        version=(state.traits.version or None) if state.traits is not None else None,
-        reason=reason,
-        message=message,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The sentences of the conditions. They name the first pod concerned, and nothing that changes at rest."""
-
-    fleet: Fleet
-
-    def ready(self, decision: Decision) -> str:
-        reason = decision.ready[1]
-        if reason is Reason.PODS_CLAIMED:
-            pod, owner = next(iter(self.fleet.claimed_by.items()))
-            more = _and_more(len(self.fleet.claimed_by))
-            return (
-                f"{pod}{more}: selected by the older LLMService {owner} too, which owns it. Make the selectors disjoint"
-            )
-        if decision.stalled is not None:
-            reasons = (Reason.ENGINE_DIED, reason) if reason is Reason.ENGINE_ERROR else (reason,)
-            return self._first(lambda each: each.reason in reasons)
-        if reason is Reason.OBSERVING:
-            return self._observing()
-        if reason is Reason.NO_PODS:
-            return "No pod matches spec.selector"
-        if reason is Reason.TARGETS_UNREACHABLE:
-            return self._first(lambda each: each.state is State.UNREACHABLE)
-        if reason is Reason.IN_DESIRED_STATE:
-            return self._in_desired_state()
-        return self._progressing(decision)
-
-    def of_targets(self) -> str:
-        """How many targets are in which state."""
-        number = counts(self.fleet.tally)
-        if number.total == 0:
-            return "No pod matches spec.selector"
-        by_state = number.model_dump(exclude={"total"})
-        parts = [f"{count} {state}" for state, count in by_state.items() if count]
-        unread = number.total - sum(by_state.values())
-        if unread:
-            parts.append(f"{unread} not read yet")
-        return f"Of {_targets(number.total)}: " + ", ".join(parts)
-
-    def _observing(self) -> str:
-        paused = counts(self.fleet.tally).paused
-        if paused:
-            return f"spec.generation is absent: {_targets(paused)} paused, and nobody will resume them"
-        return "spec.generation is absent: states are reported, and no engine is called"
-
-    def _in_desired_state(self) -> str:
-        effective, number = self.fleet.wanted.effective, counts(self.fleet.tally)
-        expected = number.total - number.starting
-        sentence = f"{'Every one of ' if expected > 1 else ''}{_targets(expected)} confirmed {effective}"
-        if number.sleeping:
-            sentence += f", {number.sleeping} of them asleep"
-        if number.starting:
-            sentence += f"; {number.starting} starting"
-        if self.fleet.spec_pause_differs:
-            sentence += ". spec.pause was changed during this pause and applies to the next one"
-        return sentence
-
-    def _progressing(self, decision: Decision) -> str:
-        effective = self.fleet.wanted.effective
-        number = counts(self.fleet.tally)
-        done = sum(
-            count for each, count in self.fleet.tally.items() if each.is_expected and each.is_effective(effective)
-        )
-        sentence = f"{done} of {_targets(number.total - number.starting)} confirmed {effective}"
-        if number.starting:
-            sentence += f"; {number.starting} starting"
-        if decision.reconciling is Reason.PROGRESSING_WITH_RETRY:
-            sentence += f". Trying again: {self._first(lambda each: each.retrying)}"
-        return sentence
-
-    def _first(self, is_concerned: Callable[[Standing], bool]) -> str:
-        """Of the targets concerned: the first pod's name, how many more there are, and the engine's own words."""
-        concerned = [member for member in self.fleet.members if is_concerned(member[1])]
-        state, stands = min(concerned, key=lambda member: (member[0].target.pod, member[0].target.key.port))
-        entry = _target_status(self.fleet.wanted, state, stands)
-        return f"{entry.pod}{_and_more(len(concerned))}: {entry.message}"
-
-
-def _and_more(number: int) -> str:
-    return f" (and {number - 1} more)" if number > 1 else ""
-
-
-def _targets(number: int) -> str:
-    return f"{number} target" if number == 1 else f"{number} targets"

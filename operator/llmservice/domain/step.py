@@ -7,9 +7,10 @@ was called is read again before anything is believed. Everything else is waiting
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
-from llmservice.api import Desired, Reason
+from llmservice.api import Desired, PauseMode, Reason
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Obstacle, Sight, State, TargetState
 from llmservice.domain.policy import Wanted
 
@@ -33,12 +34,16 @@ class Until:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class StorePause:
-    """A ``wait`` is due, and the object must say so before it is sent."""
+class Prepare(Enum):
+    """A pause is due, and something has to be in place before it is sent."""
+
+    STORE_PAUSE = "store the pause"
+    """The object must say that a ``wait`` is not answered."""
+    ADD_FINALIZER = "add the finalizer"
+    """The object must not go away before its engines run again."""
 
 
-Action: TypeAlias = Read | ControlCall | StorePause | Until
+Action: TypeAlias = Read | ControlCall | Prepare | Until
 
 
 def next_action(wanted: Wanted, state: TargetState, now: float) -> Action:
@@ -51,14 +56,28 @@ def next_action(wanted: Wanted, state: TargetState, now: float) -> Action:
     call = due_call(wanted, state)
     if call is None or not wanted.may_call:
         return Until(state.next_read_at)
+    if call.aim is Desired.PAUSED and not wanted.is_held:
+        return Prepare.ADD_FINALIZER
     at = earliest_call(wanted, state, call)
     if now < at:
         return Until(min(at, state.next_read_at))
     if now - state.read_at > FRESH_SECONDS:
         return Read(identify=False)
     if call.is_wait and not wanted.wait_stored:
-        return StorePause()
+        return Prepare.STORE_PAUSE
     return call
+
+
+def may_call_off(wanted: Wanted, state: TargetState) -> bool:
+    """Whether the drain that is under way is no longer wanted, and the engine lets another call overtake it.
+
+    Our call is then given up, which the engine does not notice; its late answer is never seen."""
+    if state.open_call is None or not state.open_call.call.is_wait or not wanted.may_call:
+        return False
+    if state.traits is None or not state.traits.can_overtake:
+        return False
+    is_abort_wanted = wanted.effective is Desired.PAUSED and wanted.pause.mode is PauseMode.ABORT
+    return wanted.effective is Desired.RUNNING or is_abort_wanted
 
 
 def is_read_due(wanted: Wanted, state: TargetState, now: float) -> bool:
@@ -118,10 +137,11 @@ def unsupported(wanted: Wanted, state: TargetState) -> Failure | None:
 
 def earliest_call(wanted: Wanted, state: TargetState, call: ControlCall) -> float:
     """When ``call`` may be sent: later than now only after a setback, or after a refusal of the very same thing."""
+    gate_opens_at = state.may_pause_at if call.aim is Desired.PAUSED else -NEVER
     refusal = state.refusal
-    if refusal is not None and is_standing(wanted, state):
-        return refusal.at + REFUSED_RETRY_SECONDS if refusal.call == call else state.next_call_at
-    return state.next_call_at
+    if refusal is not None and refusal.call == call and is_standing(wanted, state):
+        return max(refusal.at + REFUSED_RETRY_SECONDS, gate_opens_at)
+    return max(state.next_call_at, gate_opens_at)
 
 
 REFUSED_RETRY_SECONDS = 60.0

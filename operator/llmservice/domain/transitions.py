@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from llmservice.api import ConditionType, Desired, LLMServiceStatus, TargetCounts
-from llmservice.domain.report import condition
+from llmservice.domain.status import PAUSED_TOO_LONG, condition
 
 
 class EventReason(StrEnum):
@@ -23,6 +23,8 @@ class EventReason(StrEnum):
     """``spec.generation`` was removed while engines were paused: nobody will resume them."""
     LEFT_SELECTION = "LeftSelection"
     """A live pod is no longer selected; its engine was left as it is."""
+    PAUSED_TOO_LONG = "PausedTooLong"
+    """The pause lasts longer than ``maxPausedSeconds``, and goes on."""
     VERSION_ASSUMED = "VersionAssumed"
     """An engine's version is missing, unknown or too old, and is treated as the newest known."""
 
@@ -89,7 +91,25 @@ def _stalled(before: LLMServiceStatus, after: LLMServiceStatus, _: Desired | Non
     return Event(EventReason.STALLED, f"{now.reason}: {now.message}", warning=True)
 
 
-_CHECKS = (_pause_started, _resume_started, _targets_unreachable, _stalled, _left_paused, _paused, _resumed)
+def _paused_too_long(before: LLMServiceStatus, after: LLMServiceStatus, _: Desired | None) -> Event | None:
+    said = _message(before, ConditionType.READY)
+    if before.observed_generation == after.observed_generation and PAUSED_TOO_LONG in said:
+        return None
+    if PAUSED_TOO_LONG not in _message(after, ConditionType.READY):
+        return None
+    return Event(EventReason.PAUSED_TOO_LONG, _message(after, ConditionType.READY), warning=True)
+
+
+_CHECKS = (
+    _pause_started,
+    _resume_started,
+    _targets_unreachable,
+    _stalled,
+    _left_paused,
+    _paused,
+    _paused_too_long,
+    _resumed,
+)
 
 
 def _paused_is(status: LLMServiceStatus) -> str | None:

@@ -50,6 +50,8 @@ _ASLEEP = re.compile(
     rb'^vllm:engine_sleep_state\{[^}\n]*sleep_state="(?:weights_offloaded|discard_all)"[^}\n]*\} 1(?:\.0)?$',
     re.MULTILINE,
 )
+_SLEEP_MODE = re.compile(rb'"enable_sleep_mode"\s*:\s*(true|false)', re.IGNORECASE)
+_DATA_PARALLEL_SIZE = re.compile(rb'"data_parallel_size"\s*:\s*(\d+)')
 _RANKS_DISAGREE = ("different is_scheduler_paused results", "inconsistent results across engines")
 
 _DEV_MODE_HINT = "vLLM shows its control routes only when started with VLLM_SERVER_DEV_MODE=1"
@@ -110,18 +112,22 @@ class VLLM:
             return answer
         value = parsed(answer.body) if isinstance(answer, Answer) else None
         version = value.get("version") if isinstance(value, dict) else None
-        return replace(
-            _traits(version[:64] if isinstance(version, str) else ""),
-            sleep_mode=await self._sleep_mode(target, timeout),
-        )
+        known = _traits(version[:64] if isinstance(version, str) else "")
+        return await self._with_server_info(target, known, timeout)
 
-    async def _sleep_mode(self, target: Target, timeout: float) -> bool | None:
-        """Whether the engine was started with sleep mode; None if it could not be asked this time."""
+    async def _with_server_info(self, target: Target, traits: Traits, timeout: float) -> Traits:
+        """What only the configuration tells: sleep mode (None if it could not be asked this time), and whether the engine is
+        alone. The two frontends have different shapes and the same words, and the Rust one does not tell sleep mode."""
         answer = await self._get(target, "/server_info?config_format=json", timeout, _SERVER_INFO_LIMIT)
         if isinstance(answer, Failure):
-            return False if answer.obstacle is Obstacle.REFUSED else None
-        found = re.search(rb'"?enable_sleep_mode"?\s*[:=]\s*"?(true|false)', answer.body, re.IGNORECASE)
-        return found is not None and found[1].lower() == b"true"
+            return replace(traits, sleep_mode=False if answer.obstacle is Obstacle.REFUSED else None)
+        sleep_mode = _SLEEP_MODE.search(answer.body)
+        sizes = _DATA_PARALLEL_SIZE.findall(answer.body)
+        return replace(
+            traits,
+            sleep_mode=sleep_mode is not None and sleep_mode[1].lower() == b"true",
+            can_overtake=traits.confirms_wait and bool(sizes) and all(size == b"1" for size in sizes),
+        )
 
     async def _is_asleep(self, target: Target, timeout: float) -> bool | Failure:
         # /is_sleeping is true for an engine that is merely paused (0.17 on). The gauge's "awake" falls to 0 for level 0, too,

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from llmservice.domain.fleet import Container, Pod
+from llmservice.api import READINESS_GATE
+from llmservice.domain.clocks import to_seconds
+from llmservice.domain.fleet import Container, Gate, Pod
 from llmservice.kube.client import ApiError, Kubernetes, KubernetesError
 
 WATCH_SECONDS = 60
@@ -136,6 +138,37 @@ def to_pod(item: Mapping[str, Any]) -> Pod:
         ip=status.get("podIP") or "",
         counts="deletionTimestamp" not in metadata and status.get("phase") not in ("Succeeded", "Failed"),
         containers=tuple(_container(each, statuses.get(each["name"], {})) for each in spec.get("containers") or ()),
+        gate=_gate(spec, status),
+    )
+
+
+def _gate(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Gate | None:
+    if all(each.get("conditionType") != READINESS_GATE for each in spec.get("readinessGates") or ()):
+        return None
+    found = next((each for each in status.get("conditions") or () if each.get("type") == READINESS_GATE), None)
+    if found is None:
+        return Gate(serving=None)
+    changed_at = found.get("lastTransitionTime")
+    return Gate(serving=found.get("status") == "True", since=to_seconds(changed_at) if changed_at else 0.0)
+
+
+async def put_gate(
+    kubernetes: Kubernetes, namespace: str, pod: Pod, *, serving: bool, timestamp: str, reason: str, timeout: float
+) -> None:
+    """Write the readiness gate's condition of this very pod. Raises KubernetesError."""
+    condition = {
+        "type": READINESS_GATE,
+        "status": "True" if serving else "False",
+        "lastTransitionTime": timestamp,
+        "reason": reason,
+        "message": "The engines of this pod run" if serving else "The fleet of this pod is paused or about to be",
+    }
+    await kubernetes.request(
+        "PATCH",
+        f"/api/v1/namespaces/{namespace}/pods/{pod.name}/status",
+        body={"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
+        content_type="application/strategic-merge-patch+json",
+        timeout=timeout,
     )
 
 

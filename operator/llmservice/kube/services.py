@@ -9,17 +9,6 @@ from llmservice.kube.client import JSON, ApiError, Kubernetes
 _API = f"/apis/{api.API_VERSION}"
 
 
-async def is_served(kubernetes: Kubernetes) -> bool:
-    """Whether the API server knows the resource. Raises KubernetesError if it does not answer."""
-    try:
-        resources = await kubernetes.request("GET", _API)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
-    return any(each["name"] == api.PLURAL for each in resources.get("resources", ()))
-
-
 async def list_all(kubernetes: Kubernetes, namespaces: Sequence[str] | None) -> list[JSON]:
     """All LLMServices of these namespaces, or of all where None, read from the quorum and not from a cache. Raises
     KubernetesError; a part of the list is never returned."""
@@ -58,6 +47,29 @@ async def put_status(kubernetes: Kubernetes, service: LLMService, status: LLMSer
         "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
     return await kubernetes.request("PUT", f"{_path(metadata.namespace, metadata.name)}/status", body=body)
+
+
+async def put_finalizers(kubernetes: Kubernetes, service: LLMService, finalizers: Sequence[str]) -> JSON:
+    """Set the finalizers of ``service`` as it was read; returns the object as stored. Raises ApiError (409: it changed
+    meanwhile) or UnavailableError."""
+    metadata = service.metadata
+    patch = {
+        "metadata": {"finalizers": list(finalizers), "resourceVersion": metadata.resource_version, "uid": metadata.uid}
+    }
+    return await kubernetes.request(
+        "PATCH", _path(metadata.namespace, metadata.name), body=patch, content_type="application/merge-patch+json"
+    )
+
+
+async def is_namespace_ending(kubernetes: Kubernetes, namespace: str) -> bool:
+    """Whether the namespace is being deleted; False where we may not look. Raises KubernetesError."""
+    try:
+        found = await kubernetes.request("GET", f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        if error.status in (403, 404):
+            return False
+        raise
+    return "deletionTimestamp" in found["metadata"]
 
 
 def _path(namespace: str, name: str) -> str:

@@ -5,14 +5,17 @@ pass wakes the next one.
 """
 
 import asyncio
+import logging
 
-from llmservice.api import LastPause, LLMService, PauseMode, Reason
-from llmservice.domain import ownership, policy, report
+from llmservice.api import VERIFY_ANNOTATION, LastPause, LLMService, PauseMode, Reason
+from llmservice.domain import clocks, ownership, policy, report, step
 from llmservice.domain.fleet import NEVER, Pod
 from llmservice.domain.policy import Wanted
+from llmservice.domain.status import Fleet
 from llmservice.domain.transitions import Event, EventReason
 from llmservice.engines.engine import engine_for
-from llmservice.kube.client import JSON
+from llmservice.kube import services
+from llmservice.kube.client import JSON, KubernetesError
 from llmservice.kube.pods import PodView
 from llmservice.runtime.environment import Environment
 from llmservice.runtime.publisher import Draft, Publisher
@@ -22,6 +25,11 @@ from llmservice.runtime.trust import TrustKeeper
 FIRST_REPORT_SECONDS = 0.25
 """What is done within this time after a new spec is reported once, as done. The status says by its observedGeneration that
 it is about an older spec so long."""
+_GATE_SECONDS = 10.0
+_NAMESPACE_SECONDS = 5.0
+"""How often it is looked at whether the namespace of a deleted object is going, too."""
+
+logger = logging.getLogger(__name__)
 
 
 class Actor:
@@ -36,6 +44,14 @@ class Actor:
         self._was_listed = False
         """A complete list of the pods was read at least once."""
         self._spec_seen_at = environment.clock()
+        self._is_retired = False
+        self._deleted = asyncio.Event()
+        self._namespace_ends = False
+        self._verify_done = service.status.last_handled_verify
+        """The one whose reads are done."""
+        self._verify_seen = service.status.last_handled_verify
+        """The verify annotation for which every target is read, or was."""
+        self._next_strike = NEVER
         self._wake = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._view = PodView(
@@ -54,11 +70,11 @@ class Actor:
             service,
             environment,
             engine_for(service.spec.engine, self._trust.transport),
-            policy.wanted(service, policy.present_pause(service.spec, self._pause), may_call=False),
+            policy.wanted(service, None, self._pause, may_call=False),
             spawn=self._group.create_task,
             wake=self._wake.set,
             on_change=self._changed,
-            on_prepare=self._pause_is_unanswered,
+            on_prepare=self._prepare,
             on_fact=self._fact,
         )
 
@@ -70,6 +86,8 @@ class Actor:
             return
         engine_differs = service.spec.engine != self.service.spec.engine
         self.service = service
+        if policy.is_released(service):
+            self._deleted.set()
         if engine_differs:
             self._trust.follow(service)
             self._engine_changed()
@@ -82,6 +100,13 @@ class Actor:
             self._targets.know_older(older)
         self._wake.set()
 
+    def retire(self) -> float:
+        """The object is gone: call no engine and write no status any more, but open the readiness gates of pods that run.
+        Returns how many seconds that may take; then the actor is to be cancelled."""
+        self._is_retired = True
+        self._wake.set()
+        return _GATE_SECONDS if self._targets.has_gates else 0.0
+
     # The loop
 
     async def run(self) -> None:
@@ -90,6 +115,7 @@ class Actor:
             await self._trust.refresh()
             group.create_task(self._view.run())
             group.create_task(self._trust.run())
+            group.create_task(self._watch_namespace())
             group.create_task(self._loop())
 
     async def _loop(self) -> None:
@@ -112,26 +138,44 @@ class Actor:
     # What is wanted
 
     def _want(self) -> Wanted:
-        before, self._pause = self._pause, policy.present_pause(self.service.spec, self._pause)
+        aim = None if self._is_retired else policy.effective(self.service, self._environment.wall())
+        before, self._pause = self._pause, policy.present_pause(self.service.spec, aim, self._pause)
         if before is None and self._pause is not None and self._targets.may_drain():
             # An engine may still drain from an earlier pause, which a read cannot tell from a finished one.
             self._pause = policy.unanswered(self._pause)
         may_call = self._older is not None and self._view.is_conclusive
         writing = self._publisher.writing
         is_storing = writing is not None and writing.last_pause != self._pause
-        return policy.wanted(self.service, self._pause, may_call=may_call, is_storing=is_storing)
+        return policy.wanted(self.service, aim, self._pause, may_call=may_call, is_storing=is_storing)
 
     def _refresh_wanted(self, now: float) -> None:
         if self._view.is_conclusive and not self._was_listed:
             self._was_listed = True
             self._spec_seen_at = now
+        self._notice_strike()
         before, wanted = self._targets.wanted, self._want()
+        if self._verify_requested != self._verify_seen:
+            self._verify_seen = self._verify_requested
+            self._spec_seen_at = now
+            self._publisher.is_stale = True
+            self._targets.verify()
         if wanted == before:
             return
         if wanted.object_generation != before.object_generation:
             self._spec_seen_at = now
         self._publisher.is_stale = True
         self._targets.want(wanted)
+
+    @property
+    def _verify_requested(self) -> str | None:
+        return self.service.metadata.annotations.get(VERIFY_ANNOTATION)
+
+    def _notice_strike(self) -> None:
+        """A limit in time that was reached changes what the status says."""
+        strike = clocks.next_strike(self.service, self._environment.wall())
+        if strike != self._next_strike:
+            self._next_strike = strike
+            self._publisher.is_stale = True
 
     # What the parts tell
 
@@ -154,8 +198,8 @@ class Actor:
         self._publisher.facts.append(event)
         self._wake.set()
 
-    def _pause_is_unanswered(self) -> None:
-        if self._pause is not None:
+    def _prepare(self, what: step.Prepare) -> None:
+        if what is step.Prepare.STORE_PAUSE and self._pause is not None:
             self._pause = policy.unanswered(self._pause)
         self._wake.set()
 
@@ -168,14 +212,17 @@ class Actor:
 
     def _publish(self, now: float) -> float:
         """Start a write if one is due; returns when to look again."""
-        if not self._was_listed or self._older is None:
+        if not self._was_listed or self._older is None or self._is_retired:
             return NEVER
         wanted, tally = self._targets.wanted, self._targets.tally
-        decision = report.decide(wanted.effective, tally, claimed=bool(self._targets.claims))
+        around = self._circumstances()
+        decision = report.decide(wanted.effective, tally, around)
         if decision.paused[0] == "True" and wanted.wait_unanswered and self._pause is not None:
             # From here on a target that appears needs the fact to be stored anew before it is sent a wait.
             self._pause = self._pause.model_copy(update={"answered": True})
             self._refresh_wanted(now)
+        if report.is_everything_answered(tally):
+            self._verify_done = self._verify_seen
         hold_until = -NEVER
         if not report.is_everything_answered(tally):
             hold_until = self._spec_seen_at + wanted.request_timeout
@@ -188,11 +235,15 @@ class Actor:
             service=self.service,
             effective=wanted.effective,
             decision=decision,
-            compose=self._fleet,
+            fleet=lambda: self._fleet(around),
+            finalizers=self._finalizers(),
+            verify=self._verify_done,
             pause_to_store=self._pause_to_store(),
             hold_until=hold_until,
         )
-        return self._publisher.publish(draft, now)
+        ahead = (self._next_strike, policy.release_ends_at(self.service))
+        next_limit = min((at for at in ahead if at > self._environment.wall()), default=NEVER)
+        return min(self._publisher.publish(draft, now), self._environment.monotonic(next_limit))
 
     def _pause_to_store(self) -> LastPause | None:
         pause = self._pause
@@ -200,15 +251,49 @@ class Actor:
             return None
         return None if self.service.status.last_pause == pause else pause
 
-    def _fleet(self) -> report.Fleet:
-        return report.Fleet(
+    def _circumstances(self) -> report.Circumstances:
+        wall = self._environment.wall()
+        return report.Circumstances(
+            claimed=bool(self._targets.claims),
+            expired=clocks.is_expired(self.service, wall),
+            overdue=wall >= clocks.deadline_at(self.service),
+        )
+
+    def _fleet(self, around: report.Circumstances) -> Fleet:
+        spec, wall = self.service.spec, self._environment.wall()
+        return Fleet(
             wanted=self._targets.wanted,
             members=self._targets.members(),
             tally=dict(self._targets.tally),
             claimed_by=self._targets.claims,
             pause=self._pause,
-            spec_pause_differs=policy.spec_pause_differs(self.service.spec, self._pause),
+            spec_pause_differs=policy.spec_pause_differs(spec, self._pause),
+            around=around,
+            max_paused=spec.max_paused_seconds if clocks.is_paused_too_long(self.service, wall) else None,
+            verify=self._verify_done,
         )
+
+    def _finalizers(self) -> tuple[str, ...]:
+        wall = self._environment.wall()
+        is_over = self._namespace_ends or policy.is_release_over(self.service, wall)
+        is_done = is_over or report.is_released(self._targets.tally)
+        return policy.wanted_finalizers(self.service, wall, is_released_done=is_done)
+
+    async def _watch_namespace(self) -> None:
+        """A namespace that goes takes the engines with it: nothing is to be resumed first."""
+        await self._deleted.wait()
+        metadata = self.service.metadata
+        while not self._namespace_ends:
+            try:
+                self._namespace_ends = await services.is_namespace_ending(
+                    self._environment.kubernetes, metadata.namespace
+                )
+            except KubernetesError as error:
+                logger.warning(
+                    "Did not look at the namespace", extra={"service": self.service.key, "error": str(error)}
+                )
+            self._wake.set()
+            await asyncio.sleep(_NAMESPACE_SECONDS)
 
 
 def _is_older(service: LLMService, known: LLMService) -> bool:

@@ -70,8 +70,8 @@ class Operator:
         self._recorded_at.pop(uid, None)
         if service is None:
             return
-        self._actors.pop(uid)
-        self._tasks.pop(uid).cancel()
+        actor, task = self._actors.pop(uid), self._tasks.pop(uid)
+        asyncio.get_running_loop().call_later(actor.retire(), task.cancel)
         logger.info("Forgot an LLMService", extra={"service": service.key})
         self._unsettle(service.metadata.namespace)
 

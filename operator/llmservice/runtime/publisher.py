@@ -5,13 +5,14 @@ under way at a time; one that failed is not sent again but computed again.
 """
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from llmservice.api import ConditionType, Desired, LastPause, LLMService, LLMServiceStatus
-from llmservice.domain import report
 from llmservice.domain.fleet import NEVER
+from llmservice.domain.report import Decision
+from llmservice.domain.status import Fleet, compose
 from llmservice.domain.transitions import Event, transitions
 from llmservice.kube import services
 from llmservice.kube.client import JSON, ApiError, KubernetesError
@@ -31,9 +32,13 @@ class Draft:
 
     service: LLMService
     effective: Desired | None
-    decision: report.Decision
-    compose: Callable[[], report.Fleet]
+    decision: Decision
+    fleet: Callable[[], Fleet]
     """Collects the whole fleet; called only for a write."""
+    finalizers: tuple[str, ...]
+    """What the object's finalizers should be; they are set before anything else is written."""
+    verify: str | None
+    """The verify annotation whose reads are done; somebody waits for its echo."""
     pause_to_store: LastPause | None
     """A fact that has to be stored before anything else happens (an unanswered ``wait``)."""
     hold_until: float
@@ -55,7 +60,7 @@ class Publisher:
     is_stale: bool = True
     """Something that the status shows may have changed since it was last computed."""
     writing: LLMServiceStatus | None = None
-    """The status whose write is under way."""
+    """The status that stands in the object after the write that is under way; None if none is."""
     _failures: int = 0
     _next_at: float = -NEVER
     """No write starts before this time, after a failure."""
@@ -67,6 +72,11 @@ class Publisher:
             return NEVER
         if now < self._next_at:
             return self._next_at
+        if draft.finalizers != draft.service.metadata.finalizers:
+            self.writing = draft.service.status
+            put = services.put_finalizers(self.environment.kubernetes, draft.service, draft.finalizers)
+            self.spawn(self._write(draft.service, put, ()))
+            return NEVER
         stored = draft.service.status
         if now < draft.hold_until:
             if draft.pause_to_store is None:
@@ -82,7 +92,7 @@ class Publisher:
         elif now < self._written_at + PROGRESS_SECONDS:
             return self._written_at + PROGRESS_SECONDS
         self.is_stale = False
-        status = report.status(draft.compose(), stored, self.environment.timestamp())
+        status = compose(draft.fleet(), stored, self.environment.timestamp())
         if status == stored:
             self._tell(draft.service)
         else:
@@ -93,12 +103,12 @@ class Publisher:
         self._written_at = now
         self.writing = status
         events = transitions(draft.service.status, status, draft.effective)
-        self.spawn(self._write(draft.service, status, events))
+        put = services.put_status(self.environment.kubernetes, draft.service, status)
+        self.spawn(self._write(draft.service, put, events))
 
-    async def _write(self, service: LLMService, status: LLMServiceStatus, events: tuple[Event, ...]) -> None:
-        kubernetes = self.environment.kubernetes
+    async def _write(self, service: LLMService, put: Awaitable[JSON], events: tuple[Event, ...]) -> None:
         try:
-            stored = await services.put_status(kubernetes, service, status)
+            stored = await put
             self.environment.metrics.status_writes.labels("stored").inc()
             self._failures, self._next_at = 0, -NEVER
             self.on_stored(stored)
@@ -121,7 +131,7 @@ class Publisher:
         self._next_at = self.environment.clock() + wait
         self.is_stale = True
         level = logging.DEBUG if conflict else logging.WARNING
-        logger.log(level, "Did not write the status", extra={"service": service.key, "error": str(error)})
+        logger.log(level, "Did not write the object", extra={"service": service.key, "error": str(error)})
 
     async def _read_again(self, service: LLMService) -> None:
         try:
@@ -137,7 +147,7 @@ class Publisher:
 
 
 def _shows(stored: LLMServiceStatus, draft: Draft) -> bool:
-    """Whether the stored conditions are those of the draft, apart from their words."""
+    """Whether the stored conditions are those of the draft, apart from their words, and the verify annotation is echoed."""
     decision = draft.decision
     expected = {ConditionType.READY: decision.ready, ConditionType.PAUSED: decision.paused}
     if decision.reconciling is not None:
@@ -145,4 +155,5 @@ def _shows(stored: LLMServiceStatus, draft: Draft) -> bool:
     if decision.stalled is not None:
         expected[ConditionType.STALLED] = ("True", decision.stalled)
     shown = {each.type: (each.status, each.reason) for each in stored.conditions}
-    return stored.observed_generation == draft.service.metadata.object_generation and shown == expected
+    is_current = stored.observed_generation == draft.service.metadata.object_generation
+    return is_current and shown == expected and stored.last_handled_verify == draft.verify

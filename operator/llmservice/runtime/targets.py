@@ -5,19 +5,20 @@ to rest says when it wants to be looked at again.
 """
 
 import logging
-from asyncio import Task
+from asyncio import Task, current_task
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from llmservice.api import LLMService
-from llmservice.domain import deaths, observe, ownership, report, step
+from llmservice.domain import deaths, gate, observe, ownership, report, step
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Target, TargetState
 from llmservice.domain.policy import Wanted
 from llmservice.domain.transitions import Event, EventReason
 from llmservice.engines.engine import Engine
 from llmservice.runtime.environment import Environment
+from llmservice.runtime.gates import Gates
 from llmservice.runtime.slots import Slot, SlotKey, Slots
 
 logger = logging.getLogger(__name__)
@@ -36,11 +37,11 @@ class Targets:
         spawn: Callable[[Coroutine[Any, Any, None]], Task[None]],
         wake: Callable[[], None],
         on_change: Callable[[], None],
-        on_prepare: Callable[[], None],
+        on_prepare: Callable[[step.Prepare], None],
         on_fact: Callable[[Event], None],
     ) -> None:
         """``wake()``: a target is due earlier than was said by :meth:`next_due`. ``on_change()``: something that the status
-        shows may have changed. ``on_prepare()``: a ``wait`` is due, and has to be stored first."""
+        shows may have changed. ``on_prepare(what)``: a pause is due, and something has to be in place first."""
         self.wanted = wanted
         self._key = service.key
         self._labels = (service.metadata.namespace, service.metadata.name)
@@ -52,6 +53,8 @@ class Targets:
         self._on_prepare = on_prepare
         self._on_fact = on_fact
         self._slots = Slots()
+        self._gates = Gates(environment, service.metadata.namespace, spawn, self._gate_changed)
+        self._gates_due_at = NEVER
         self._pods: dict[str, Pod] = {}
         self._older: tuple[LLMService, ...] = ()
         self._claims: dict[str, tuple[str, str]] = {}
@@ -60,6 +63,8 @@ class Targets:
         self._verdicts = deaths.stored_verdicts(service.status, service.metadata.object_generation)
         self._versions_assumed: set[str] = set()
         self._looks_again_at = -NEVER
+        self._reads_valid_from = 0
+        """Counts the requests to read everything afresh."""
 
     # What there is
 
@@ -73,6 +78,11 @@ class Targets:
         """Names of selected pods that another LLMService owns, and that one's name; sorted."""
         return dict(sorted(self._claims.values()))
 
+    @property
+    def has_gates(self) -> bool:
+        """Whether any pod declares the readiness gate."""
+        return self._gates.are_there
+
     def members(self) -> tuple[tuple[TargetState, report.Standing], ...]:
         """Every target and how it stands."""
         return tuple((slot.state, slot.standing) for slot in self._slots if slot.standing is not None)
@@ -85,12 +95,27 @@ class Targets:
 
     def want(self, wanted: Wanted) -> None:
         """Step every target on new terms."""
-        spec_changed = wanted.object_generation != self.wanted.object_generation
-        self.wanted = wanted
+        before, self.wanted = self.wanted, wanted
+        spec_changed = (before.object_generation, before.effective) != (wanted.object_generation, wanted.effective)
+        for uid in self._pods:
+            self._follow_gate(uid)
         for slot in self._slots:
+            if self._gates.holds(slot.key[0]):
+                may_pause_at = self._gates.pause_allowed_at(slot.key[0], wanted.drain_delay)
+                slot.state = replace(slot.state, may_pause_at=may_pause_at)
             if spec_changed:
-                slot.state = observe.spec_changed(slot.state)
+                condemned = self._verdict(slot.state.target, slot.key)
+                slot.state = replace(observe.spec_changed(slot.state), condemned=condemned)
                 slot.is_drifting = False
+            if step.may_call_off(wanted, slot.state):
+                self._call_off(slot)
+            self._step(slot)
+
+    def verify(self) -> None:
+        """Read every target afresh: what was sent before this moment no longer counts."""
+        self._reads_valid_from += 1
+        for slot in self._slots:
+            slot.state = observe.verify_requested(slot.state)
             self._step(slot)
 
     def pod_changed(self, uid: str, pod: Pod | None) -> None:
@@ -117,10 +142,11 @@ class Targets:
         """Step the targets whose time has come."""
         for slot in self._slots.pop_due(now):
             self._step(slot)
+        self._gates_due_at = self._gates.retry_due(now)
 
     def next_due(self) -> float:
         """When to call :meth:`step_due` again. ``wake()`` is called when that becomes earlier."""
-        self._looks_again_at = self._slots.next_due()
+        self._looks_again_at = min(self._slots.next_due(), self._gates_due_at)
         return self._looks_again_at
 
     # Places
@@ -140,8 +166,10 @@ class Targets:
                 self._claims[uid] = (pod.name, owner.metadata.name)
             else:
                 found = {target.key.port: target for target in self._engine.targets_of(pod)}
+        self._gates.follow(uid, pod if found else None)
         for port in self._slots.ports_of(uid) | found.keys():
             self._fill((uid, port), found.get(port))
+        self._follow_gate(uid)
 
     def _fill(self, key: SlotKey, target: Target | None) -> None:
         now = self._environment.clock()
@@ -158,7 +186,8 @@ class Targets:
             self._slots.put(slot)
         else:
             slot.state = observe.updated(slot.state, target, now)
-        slot.state = replace(slot.state, condemned=self._verdict(target, key))
+        may_pause_at = self._gates.pause_allowed_at(key[0], self.wanted.drain_delay)
+        slot.state = replace(slot.state, condemned=self._verdict(target, key), may_pause_at=may_pause_at)
         self._step(slot)
 
     def _verdict(self, target: Target, key: SlotKey) -> Failure | None:
@@ -174,7 +203,7 @@ class Targets:
             action = step.next_action(self.wanted, slot.state, self._environment.clock())
             if isinstance(action, step.Read | ControlCall):
                 slot.task = self._spawn(self._drive(slot))
-        if isinstance(action, step.StorePause | step.Until):
+        if isinstance(action, step.Prepare | step.Until):
             self._rest(slot, action)
         else:
             self._look_again(slot, NEVER)
@@ -194,17 +223,20 @@ class Targets:
                     self._rest(slot, action)
                     return
         finally:
-            slot.task = None
+            if slot.task is current_task():
+                slot.task = None
 
     async def _read(self, slot: Slot, *, identify: bool) -> None:
         sent_for, clock = self.wanted, self._environment.clock
         slot.state = observe.read_sent(slot.state, sent_for)
-        target, traits = slot.state.target, slot.state.traits
+        target, traits, valid_from = slot.state.target, slot.state.traits, self._reads_valid_from
         began = clock()
         result = await self._engine.read(target, traits, identify=identify, timeout=sent_for.request_timeout)
         self._measure("read", result, clock() - began)
         if not self._slots.holds(slot):
             return
+        if valid_from != self._reads_valid_from:
+            sent_for = replace(sent_for, object_generation=-1)
         if isinstance(result, Failure):
             slot.state = observe.read_failed(slot.state, result, sent_for, self.wanted, clock())
         else:
@@ -235,12 +267,19 @@ class Targets:
         self._on_change()
         self._account(slot)
 
-    def _rest(self, slot: Slot, action: step.StorePause | step.Until) -> None:
+    def _call_off(self, slot: Slot) -> None:
+        """Give up the open call, which the engine does not notice, for another one that overtakes it."""
+        if slot.task is not None:
+            slot.task.cancel()
+            slot.task = None
+        slot.state = observe.call_given_up(slot.state, self._environment.clock())
+
+    def _rest(self, slot: Slot, action: step.Prepare | step.Until) -> None:
         if isinstance(action, step.Until):
             self._look_again(slot, action.at)
         else:
             self._look_again(slot, slot.state.next_read_at)
-            self._on_prepare()
+            self._on_prepare(action)
 
     def _look_again(self, slot: Slot, at: float) -> None:
         """At this time, or earlier if the target's state changes by time alone before."""
@@ -255,7 +294,23 @@ class Targets:
             return
         standing = report.standing(self.wanted, slot.state, self._environment.clock())
         if self._slots.stand(slot, standing):
+            self._follow_gate(slot.key[0])
             self._on_change()
+
+    def _follow_gate(self, uid: str) -> None:
+        """Let the readiness gate of this pod, if it has one, follow what its targets were read as."""
+        if self._gates.holds(uid):
+            states = [slot.state for port in self._slots.ports_of(uid) if (slot := self._slots.get((uid, port)))]
+            self._gates.want(uid, gate.wanted_serving(self.wanted, states))
+
+    def _gate_changed(self, uid: str) -> None:
+        may_pause_at = self._gates.pause_allowed_at(uid, self.wanted.drain_delay)
+        for port in self._slots.ports_of(uid):
+            slot = self._slots.get((uid, port))
+            if slot is not None:
+                slot.state = replace(slot.state, may_pause_at=may_pause_at)
+                self._step(slot)
+        self._wake()
 
     def _notice(self, slot: Slot) -> None:
         """Facts that deserve an Event: drift that is corrected, a version that had to be assumed."""

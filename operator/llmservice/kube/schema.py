@@ -1,0 +1,44 @@
+"""Whether the API server knows every field of the resource that this operator reads or writes.
+
+Helm does not update CustomResourceDefinitions, and the API server drops fields that the served one does not know without a
+word. An operator that then acted would do something else than was asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llmservice import api, crd
+from llmservice.kube.client import ApiError, Kubernetes
+
+
+async def missing_fields(kubernetes: Kubernetes) -> tuple[str, ...]:
+    """The fields that the served schema lacks, as dotted paths; the resource's own name where it is not served at all.
+    Raises KubernetesError if the API server does not answer."""
+    try:
+        document = await kubernetes.request("GET", f"/openapi/v3/apis/{api.API_VERSION}")
+    except ApiError as error:
+        if error.status == 404:
+            return (api.CRD_NAME,)
+        raise
+    served = next((each for each in document["components"]["schemas"].values() if _is_ours(each)), None)
+    if served is None:
+        return (api.CRD_NAME,)
+    wanted = crd.custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    lacking = set(_paths(wanted)) - set(_paths(served))
+    return tuple(sorted(path for path in lacking if path.rpartition(".")[0] not in lacking))
+
+
+def _is_ours(schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("x-kubernetes-group-version-kind", ())
+    return {"group": api.GROUP, "version": api.VERSION, "kind": api.KIND} in kinds
+
+
+def _paths(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every property below ``schema``; those of list items count as the list's."""
+    for name, child in schema.get("properties", {}).items():
+        path = f"{prefix}.{name}" if prefix else name
+        if path in ("apiVersion", "kind", "metadata"):
+            continue
+        yield path
+        yield from _paths(child, path)
+        yield from _paths(child.get("items", {}), path)
