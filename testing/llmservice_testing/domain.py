@@ -34,6 +34,8 @@ EPOCH = "2026-12-01T10:00:00Z"
 
 MODERN = Traits("0.32.0", frozenset(PauseMode), confirms_wait=True)
 """vLLM from 0.17 on: does and confirms everything."""
+ALONE = replace(MODERN, can_overtake=True)
+"""The same without data parallelism: a drain can be called off."""
 V0_16 = Traits("0.16.0", frozenset({PauseMode.ABORT, PauseMode.WAIT}), confirms_wait=False)
 """vLLM before 0.17: no keep, and a lost answer to a wait cannot be had again."""
 
@@ -55,6 +57,7 @@ def make_wanted(
     wait_stored: bool | None = None,
     may_call: bool = True,
     is_held: bool = True,
+    drain_delay: float = 0.0,
 ) -> Wanted:
     """Terms with the defaults of the API; an unanswered wait is stored unless said otherwise."""
     return Wanted(
@@ -68,7 +71,7 @@ def make_wanted(
         may_call=may_call,
         request_timeout=5.0,
         pause_timeout=300.0,
-        drain_delay=0.0,
+        drain_delay=drain_delay,
         resync=10.0,
     )
 
@@ -152,6 +155,23 @@ class Story:
         """The spec changes: the next object generation."""
         self.wanted = make_wanted(desired, object_generation=self.wanted.object_generation + 1, **terms)
         self.state = replace(observe.spec_changed(self.state), condemned=None)
+        return self
+
+    def call_off(self) -> Self:
+        """The open call is given up. Raises AssertionError if it may not be."""
+        if not step.may_call_off(self.wanted, self.state):
+            raise AssertionError("nothing may be called off")
+        self.state = observe.call_given_up(self.state, self.now)
+        return self
+
+    def verify(self) -> Self:
+        """Somebody asks for everything to be read afresh."""
+        self.state = observe.verify_requested(self.state)
+        return self
+
+    def gated(self, may_pause_at: float) -> Self:
+        """Its pod's readiness gate allows no pause before this time."""
+        self.state = replace(self.state, may_pause_at=may_pause_at)
         return self
 
     def pod(self, **changes: Any) -> Self:
@@ -248,11 +268,18 @@ def make_service(
     namespace: str = "default",
     created: str = EPOCH,
     status: LLMServiceStatus | None = None,
+    deleted: str | None = None,
+    finalizers: tuple[str, ...] = (),
 ) -> LLMService:
-    """An LLMService as the API server returns it; selecting app=qwen unless a builder says otherwise."""
+    """An LLMService as the API server returns it; selecting app=qwen unless a builder says otherwise. ``deleted``: its
+    deletionTimestamp."""
     body = (builder or make_llmservice("qwen").selector(app="qwen")).obj()
     body["metadata"].update(
         namespace=namespace, uid=uid, resourceVersion="1", creationTimestamp=created, generation=object_generation
     )
+    if finalizers:
+        body["metadata"]["finalizers"] = list(finalizers)
+    if deleted is not None:
+        body["metadata"]["deletionTimestamp"] = deleted
     service = LLMService.model_validate(body)
     return service if status is None else service.model_copy(update={"status": status})

@@ -17,19 +17,32 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from llmservice_testing.builders import Json, PodBuilder, make_llmservice, make_pod
-from llmservice_testing.cluster import Cluster, wait_until
+from llmservice_testing.cluster import Cluster, NotFoundError, wait_until
 from llmservice_testing.controlplane.processes import ServerProcess
 from llmservice_testing.simulator import Call, MoeGroup, Options, SimulatorThread, ThreadedEngine
 from llmservice_testing.simulator.versions import Frontend
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a test waits for what has to happen. Generous, as it is only waited in full by a test that fails."""
+
+READINESS_GATE: Final = "llmservice.io/serving"
+VERIFY: Final = "llmservice.io/verify-requested-at"
+
+RIGHTS: Final[tuple[Json, ...]] = (
+    {"apiGroups": ["llmservice.io"], "resources": ["llmservices"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["llmservice.io"], "resources": ["llmservices/status"], "verbs": ["update"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+)
+"""What an operator must be allowed whatever it is used for, as RBAC rules: neither finalizers nor readiness gates."""
 
 
 class Addresses:
@@ -101,6 +114,7 @@ class Fleet:
         labels: dict[str, str] | None = None,
         address: str | None = None,
         ready: bool = True,
+        gated: bool = False,
         create: bool = True,
         start: bool = True,
         version: str = "0.32.0",
@@ -109,7 +123,8 @@ class Fleet:
         group: MoeGroup | None = None,
         on_death: Callable[[ThreadedEngine], None] | None = None,
     ) -> Member:
-        """Adds a pod with an engine on each port. `create` false leaves the pod to the test, `start` false the engine."""
+        """Adds a pod with an engine on each port. `create` false leaves the pod to the test, `start` false the engine;
+        `gated` declares the readiness gate."""
         host = address or self._addresses.take()
         engines = tuple(
             self._simulator.engine(
@@ -129,6 +144,8 @@ class Fleet:
             pod.port(port)
         if ready:
             pod.ready()
+        if gated:
+            pod.readiness_gate(READINESS_GATE)
         if create:
             self.cluster.create_pod(self.namespace, pod)
         member = Member(pod, engines)
@@ -142,6 +159,25 @@ class Fleet:
     def update(self, member: Member) -> None:
         """Gives the member's pod the status that its builder has now."""
         self.cluster.set_pod_status(self.namespace, member.pod)
+
+    def gate(self, member: Member) -> Json | None:
+        """The condition of the member's readiness gate, None if it has none."""
+        conditions = self.cluster.get_pod(self.namespace, member.name)["status"]["conditions"]
+        return next((one for one in conditions if one["type"] == READINESS_GATE), None)
+
+    def is_open(self, member: Member) -> bool:
+        """Whether the member's readiness gate lets it be served."""
+        found = self.gate(member)
+        return found is not None and found["status"] == "True"
+
+    def wait_for_gate(self, member: Member, status: str) -> Json:
+        """Waits until the member's readiness gate says so, and returns its condition."""
+
+        def says() -> Json | None:
+            found = self.gate(member)
+            return found if found is not None and found["status"] == status else None
+
+        return wait_until(says, PATIENCE_SECONDS, what=f"the gate of {member.name}: {status}", last=self._shown)
 
     @property
     def engines(self) -> list[ThreadedEngine]:
@@ -180,6 +216,31 @@ class Fleet:
     def want(self, generation: str | None) -> Json:
         """Sets `spec.generation`, or removes it."""
         return self.patch(generation=generation)
+
+    def verify(self, token: str) -> None:
+        """Asks for a fresh read of every engine."""
+        self.cluster.patch_llmservice(self.namespace, self.name, {"metadata": {"annotations": {VERIFY: token}}})
+
+    def delete(self) -> None:
+        """Deletes it; where it has a finalizer this only begins the deletion."""
+        self.cluster.delete_llmservice(self.namespace, self.name)
+
+    def is_gone(self) -> bool:
+        """Whether there is none."""
+        try:
+            self.get()
+        except NotFoundError:
+            return True
+        return False
+
+    def wait_gone(self) -> None:
+        """Waits until there is none."""
+        wait_until(self.is_gone, PATIENCE_SECONDS, what=f"{self.name} being gone", last=self._shown)
+
+    def finalizers(self) -> list[str]:
+        """Its finalizers."""
+        found: list[str] = self.get()["metadata"].get("finalizers", [])
+        return found
 
     def get(self) -> Json:
         """The object as it is."""
@@ -258,6 +319,28 @@ def condition(service: Json, kind: str) -> Json | None:
     """The condition of this type, None if there is none."""
     found: list[Json] = [one for one in service.get("status", {}).get("conditions", []) if one["type"] == kind]
     return found[0] if found else None
+
+
+def allow(cluster: Cluster, namespace: str, user: str, rules: Sequence[Json]) -> None:
+    """Lets a user do just this in a namespace."""
+    rbac = "rbac.authorization.k8s.io"
+    named = {"apiVersion": f"{rbac}/v1", "metadata": {"name": user}}
+    cluster.apply({**named, "kind": "Role", "rules": list(rules)}, namespace=namespace)
+    binding = {
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": user},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": rbac}],
+    }
+    cluster.apply({**named, "kind": "RoleBinding", **binding}, namespace=namespace)
+
+
+def to_seconds(timestamp: str) -> float:
+    """The time of a field of the API, in seconds since the epoch."""
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def began_at(call: Call) -> float:
+    """When an engine received a call, in seconds since the epoch."""
+    return time.time() - (time.monotonic() - call.at)
 
 
 def reads(engine: ThreadedEngine) -> int:

@@ -7,8 +7,8 @@ import pytest
 from llmservice.api import LLMServiceStatus, Reason, TargetStatus
 from llmservice.domain import deaths
 from llmservice.domain.deaths import Deaths
-from llmservice.domain.fleet import Sight, State, Target
-from llmservice.domain.step import Read
+from llmservice.domain.fleet import NEVER, Sight, State, Target
+from llmservice.domain.step import Read, Until
 from llmservice_testing.domain import Story, fleet_of, make_target, make_wanted, status_of
 
 REBORN = make_target(container="containerd://2")
@@ -103,3 +103,9 @@ def test_r21_another_pod_is_another_engine() -> None:
     verdicts = deaths.stored_verdicts(status_of(fleet_of(told)), 2)
     assert (successor.key.pod_uid, successor.key.url) not in verdicts
     assert Story(make_wanted(), successor).action == Read(identify=True)
+
+
+def test_r21_a_verify_does_not_read_what_is_condemned_and_needs_no_answer_of_it() -> None:
+    told = condemned().verify()
+    assert told.action == Until(NEVER)
+    assert told.standing.answered

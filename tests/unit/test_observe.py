@@ -179,3 +179,52 @@ def test_drift_is_a_difference_under_a_spec_for_which_it_was_effective() -> None
     assert told.state.effective_object_generation < told.wanted.object_generation
     told.call().answered().read(PAUSED)
     assert told.state.effective_object_generation == told.wanted.object_generation
+
+
+# A drain that is called off, and a verify
+
+
+def test_r2_what_is_given_up_leaves_no_setback_and_is_read_at_once() -> None:
+    told = story(mode="wait", wait_unanswered=True).read(RUNNING).call().wait(5)
+    state = observe.call_given_up(told.state, told.now)
+    assert (state.open_call, state.setbacks, state.setback, state.refusal) == (None, 0, None, None)
+    assert state.next_read_at == told.now
+    assert state.next_call_at < told.now
+
+
+def test_r5_an_engine_whose_drain_was_given_up_may_still_drain() -> None:
+    told = story(mode="wait", wait_unanswered=True).read(RUNNING).call()
+    state = observe.call_given_up(told.state, told.now)
+    assert state.undrained
+    assert state.is_called_since, "the read from before the call says nothing about the present"
+
+
+def test_after_a_verify_no_read_counts_that_was_sent_before() -> None:
+    told = story().read(PAUSED)
+    assert told.standing.answered
+    assert told.standing.confirmed
+    told.verify()
+    assert not told.standing.answered
+    assert not told.standing.confirmed
+
+
+def test_an_answer_to_a_read_that_was_sent_before_the_verify_does_not_count() -> None:
+    told = story().read(PAUSED).ask().verify()
+    told.answer(PAUSED, sent_under=make_wanted(object_generation=-1))
+    assert not told.standing.answered
+    assert not told.standing.confirmed
+    assert told.action == Read(identify=False)
+    assert told.read(PAUSED).standing.confirmed
+
+
+def test_a_verify_is_answered_by_a_fresh_failure_too() -> None:
+    told = story().fail(times=2).verify()
+    assert not told.standing.answered
+    assert told.fail().standing.answered
+
+
+def test_r4_a_verify_forgets_no_setback() -> None:
+    told = story().read(RUNNING).call().answered(ANSWERED_400).read(RUNNING)
+    refusal = told.state.refusal
+    assert refusal is not None
+    assert told.verify().read(RUNNING).state.refusal == refusal

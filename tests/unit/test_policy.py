@@ -2,11 +2,11 @@
 
 import pytest
 
-from llmservice.api import Desired, LastPause, LLMServiceStatus, PauseMode
-from llmservice.domain import policy
-from llmservice.domain.fleet import PauseParameters
+from llmservice.api import FINALIZER, Desired, LastPause, LLMService, LLMServiceStatus, PauseMode
+from llmservice.domain import clocks, policy
+from llmservice.domain.fleet import NEVER, PauseParameters
 from llmservice_testing.builders import LLMServiceBuilder, make_llmservice
-from llmservice_testing.domain import make_service
+from llmservice_testing.domain import EPOCH, make_service
 
 ABORT = LastPause(mode=PauseMode.ABORT, clear_cache=True, answered=True)
 KEEP = LastPause(mode=PauseMode.KEEP, clear_cache=False, answered=True)
@@ -110,3 +110,124 @@ def test_r13_a_restarted_operator_finds_the_open_wait_in_the_object() -> None:
 
 def test_r11_without_a_complete_view_the_terms_forbid_control_calls() -> None:
     assert not policy.wanted(make_service(paused()), Desired.PAUSED, ABORT, may_call=False).may_call
+
+
+# A drain that is called off
+
+
+@pytest.mark.parametrize(
+    ("previous", "spec", "present"),
+    [
+        pytest.param(OPEN_WAIT, "abort", ABORT, id="a drain gives way to an abort"),
+        pytest.param(OPEN_WAIT, "keep", OPEN_WAIT, id="but not to keep"),
+        pytest.param(OPEN_WAIT, "wait", OPEN_WAIT, id="nor to another wait"),
+        pytest.param(WAIT, "abort", WAIT, id="a drain that is over is a pause like any other"),
+        pytest.param(KEEP, "abort", KEEP, id="what is paused with keep stays frozen"),
+    ],
+)
+def test_r2_only_a_drain_gives_way_to_an_abort(previous: LastPause, spec: str, present: LastPause) -> None:
+    assert policy.present_pause(make_service(paused(mode=spec)).spec, Desired.PAUSED, previous) == present
+
+
+# deletionPolicy
+
+DELETED_AT = clocks.to_seconds(EPOCH)
+
+
+def held(
+    desired: str | None = "paused",
+    deletion: str = "resume",
+    *,
+    deleted: bool = False,
+    finalizers: tuple[str, ...] = (),
+    status: LLMServiceStatus | None = None,
+    **spec: object,
+) -> LLMService:
+    builder = qwen().deletion_policy(deletion).spec(**spec)
+    if desired is not None:
+        builder.generation(desired)
+    return make_service(builder, deleted=EPOCH if deleted else None, finalizers=finalizers, status=status)
+
+
+OURS, THEIRS = FINALIZER, "example.com/theirs"
+
+
+@pytest.mark.parametrize(
+    ("service", "is_done", "expected"),
+    [
+        pytest.param(held(), False, (OURS,), id="it is there before the first pause"),
+        pytest.param(held(finalizers=(THEIRS,)), False, (THEIRS, OURS), id="those of others stay"),
+        pytest.param(held("running"), False, (), id="a fleet that was never paused needs none"),
+        pytest.param(held("running", finalizers=(OURS,)), False, (OURS,), id="once there it stays for the next pause"),
+        pytest.param(held(None), False, (), id="nothing where generation is absent"),
+        pytest.param(held(deletion="leave"), False, (), id="leave: no finalizer"),
+        pytest.param(held(deletion="leave", finalizers=(THEIRS, OURS)), False, (THEIRS,), id="leave: it goes"),
+        pytest.param(held(finalizers=(OURS,), deleted=True), False, (OURS,), id="deleted: it holds the object"),
+        pytest.param(held(finalizers=(OURS, THEIRS), deleted=True), True, (THEIRS,), id="deleted and done: it goes"),
+        pytest.param(held(deleted=True), False, (), id="deleted: it cannot be added any more"),
+        pytest.param(held(None, finalizers=(OURS,), deleted=True), False, (), id="deleted, generation absent: it goes"),
+        pytest.param(
+            held(deletion="leave", finalizers=(OURS,), deleted=True),
+            False,
+            (),
+            id="deleted, leave: nothing is waited for",
+        ),
+    ],
+)
+def test_the_finalizers_of_the_object(service: LLMService, is_done: bool, expected: tuple[str, ...]) -> None:
+    assert policy.wanted_finalizers(service, DELETED_AT, is_released_done=is_done) == expected
+
+
+@pytest.mark.parametrize("desired", ["paused", "running", None])
+@pytest.mark.parametrize("deletion", ["leave", "resume"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("finalizers", [(), (OURS,), (THEIRS, OURS), (OURS, THEIRS)])
+def test_r14_finalizers_that_were_written_are_not_written_again(
+    desired: str | None, deletion: str, is_deleted: bool, finalizers: tuple[str, ...]
+) -> None:
+    service = held(desired, deletion, deleted=is_deleted, finalizers=finalizers)
+    once = policy.wanted_finalizers(service, DELETED_AT, is_released_done=False)
+    service = held(desired, deletion, deleted=is_deleted, finalizers=once)
+    assert policy.wanted_finalizers(service, DELETED_AT, is_released_done=False) == once
+
+
+@pytest.mark.parametrize(
+    ("service", "is_held"),
+    [
+        pytest.param(held(deletion="leave"), True, id="leave needs none"),
+        pytest.param(held(), False, id="no pause without it"),
+        pytest.param(held(finalizers=(THEIRS,)), False, id="that of others does not count"),
+        pytest.param(held(finalizers=(OURS,)), True, id="it is there"),
+    ],
+)
+def test_no_pause_before_the_finalizer_that_resume_needs(service: LLMService, is_held: bool) -> None:
+    assert policy.wanted(service, Desired.PAUSED, ABORT, may_call=True).is_held is is_held
+
+
+@pytest.mark.parametrize(
+    ("service", "effective"),
+    [
+        pytest.param(held(deleted=True, finalizers=(OURS,)), Desired.RUNNING, id="resume"),
+        pytest.param(held(deleted=True, deletion="leave"), Desired.PAUSED, id="leave: engines are left as they are"),
+        pytest.param(held(None, deleted=True, finalizers=(OURS,)), None, id="generation absent: nothing on deletion"),
+        pytest.param(held(finalizers=(OURS,)), Desired.PAUSED, id="not deleted"),
+    ],
+)
+def test_what_a_deleted_object_wants_of_its_engines(service: LLMService, effective: Desired | None) -> None:
+    assert policy.effective(service, DELETED_AT) is effective
+
+
+def test_a_deleted_object_is_let_go_after_a_minute() -> None:
+    service = held(deleted=True, finalizers=(OURS,))
+    assert policy.release_ends_at(service) == DELETED_AT + 60
+    assert not policy.is_release_over(service, DELETED_AT + 59.9)
+    assert policy.is_release_over(service, DELETED_AT + 60)
+    assert policy.release_ends_at(held()) == NEVER
+
+
+def test_an_expired_pause_needs_no_finalizer_and_is_no_pause() -> None:
+    expired = LLMServiceStatus(paused_since=EPOCH, paused_since_generation=2)
+    service = held(status=expired, maxPausedSeconds=1, onMaxPaused="resume")
+    assert policy.effective(service, DELETED_AT + 1) is Desired.RUNNING
+    assert policy.wanted_finalizers(service, DELETED_AT + 1, is_released_done=False) == ()
+    assert policy.present_pause(service.spec, Desired.RUNNING, ABORT) is None

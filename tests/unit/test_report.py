@@ -1,7 +1,7 @@
 """From targets to status: the whole tables of conditions, the words, and the list of targets."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -19,6 +19,7 @@ from llmservice_testing.domain import (
     CONNECTION_REFUSED,
     EPOCH,
     MODERN,
+    TIMED_OUT,
     V0_16,
     Story,
     fleet_of,
@@ -623,3 +624,117 @@ def test_r14_nothing_in_the_status_changes_at_rest(told: Story) -> None:
         elif told.state.sight is not None:
             told.read(told.state.sight)
         assert status_of(fleet_of(told), before, LATER) == before
+
+
+# Time, and deletion
+
+
+@pytest.mark.parametrize("effective", [Desired.PAUSED, Desired.RUNNING])
+@pytest.mark.parametrize(
+    ("reason", "pressing"),
+    [
+        (Reason.ENDPOINT_MISSING, True),
+        (Reason.PORT_MISSING, True),
+        (Reason.UNAUTHORIZED, True),
+        (Reason.UNSUPPORTED_MODE, True),
+        (Reason.ENGINE_ERROR, True),
+        (Reason.TARGETS_SLEEPING, True),
+        (None, False),
+    ],
+)
+def test_the_deadline_is_said_only_where_nothing_is_more_pressing(
+    effective: Desired, reason: Reason | None, pressing: bool
+) -> None:
+    tally = {stands(State.UNREACHABLE, reason, confirmed=False): 1, replace(PAUSING, due=True): 1}
+    decision = decide(effective, tally, Circumstances(overdue=True))
+    assert decision.stalled is (reason if pressing else Reason.PROGRESS_DEADLINE_EXCEEDED)
+    assert decision.ready == ("False", decision.stalled)
+    assert decision.reconciling is None
+
+
+def test_an_expired_pause_is_more_pressing_than_the_deadline_and_less_than_trouble() -> None:
+    resuming = {replace(RESUMING, due=True): 1}
+    both = Circumstances(expired=True, overdue=True)
+    assert decide(Desired.RUNNING, resuming, both).stalled is Reason.PAUSE_EXPIRED
+    assert decide(Desired.RUNNING, {FAILED_404: 1}, both).stalled is Reason.ENDPOINT_MISSING
+
+
+@pytest.mark.parametrize("tally", [{IS_PAUSED: 2}, {IS_PAUSED: 1, STARTING: 1}, {}])
+def test_a_settled_fleet_is_never_overdue(tally: dict[Standing, int]) -> None:
+    assert decide(Desired.PAUSED, tally, Circumstances(overdue=True)).ready[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("tally", "settled"),
+    [
+        pytest.param({IS_PAUSED: 1}, True, id="ready"),
+        pytest.param({FAILED_404: 1}, True, id="stalled, nothing due"),
+        pytest.param({FAILED_404: 1, replace(PAUSING, due=True): 1}, False, id="stalled, a call is due elsewhere"),
+        pytest.param({PAUSING: 1}, False, id="progressing"),
+        pytest.param({UNREACHABLE: 1}, False, id="unreachable"),
+    ],
+)
+def test_when_a_fleet_is_settled(tally: dict[Standing, int], settled: bool) -> None:
+    assert report.is_settled(decide(Desired.PAUSED, tally, Circumstances()), tally) is settled
+
+
+@pytest.mark.parametrize("tally", [{PAUSING: 1}, {UNREACHABLE: 1}])
+def test_a_fleet_that_is_late_is_not_settled(tally: dict[Standing, int]) -> None:
+    assert not report.is_settled(decide(Desired.PAUSED, tally, Circumstances(overdue=True)), tally)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_released"),
+    [
+        pytest.param(Story(make_wanted("running")).read(RUNNING), True, id="it runs"),
+        pytest.param(Story(make_wanted("running")).read(PAUSED), False, id="it is to be resumed"),
+        pytest.param(Story(make_wanted("running")).read(PAUSED).call(), False, id="the resume is open"),
+        pytest.param(Story(make_wanted("running")).read(PAUSED).call().answered(), False, id="and not read back"),
+        pytest.param(
+            Story(make_wanted("running")).read(PAUSED).call().answered(ANSWERED_400).read(PAUSED),
+            False,
+            id="the resume is refused: that may change within the minute",
+        ),
+        pytest.param(Story(make_wanted("running")), False, id="it was not read yet"),
+        pytest.param(Story(make_wanted("running")).fail(times=2), True, id="it cannot be read"),
+        pytest.param(Story(make_wanted("running")).fail(ANSWERED_401), True, id="its reads are refused"),
+        pytest.param(Story(make_wanted("running")).read(SLEEPING), True, id="it is asleep, and is not called"),
+        pytest.param(Story(make_wanted("running"), make_target(started=False)), True, id="its container does not run"),
+        pytest.param(
+            Story(make_wanted("running"), make_target(port_missing=True)), True, id="its port is missing: never called"
+        ),
+    ],
+)
+def test_a_deleted_fleet_is_let_go_when_every_target_that_can_be_read_runs(told: Story, is_released: bool) -> None:
+    runs = Story(make_wanted("running"), make_target("qwen-1")).read(RUNNING)
+    assert report.is_released({told.standing: 1, runs.standing: 3}) is is_released
+
+
+def test_a_deleted_fleet_without_targets_is_let_go() -> None:
+    assert report.is_released({})
+
+
+@pytest.mark.parametrize("failure", [TIMED_OUT, ANSWERED_401], ids=["unreachable", "refused"])
+def test_deletion_waits_for_a_target_that_was_not_tried_since(failure: Failure) -> None:
+    told = Story(make_wanted("paused")).fail(failure, times=2).respec("running")
+    assert not report.is_released({told.standing: 1})
+    assert report.is_released({told.fail(failure).standing: 1})
+
+
+def test_deletion_waits_for_ranks_that_disagree() -> None:
+    told = Story(make_wanted("running")).read(INCONSISTENT)
+    assert not report.is_released({told.standing: 1}), "they were read, and a resume mends them"
+
+
+def test_a_verify_withdraws_what_is_not_read_afresh() -> None:
+    told = Story(make_wanted("paused")).read(PAUSED).verify()
+    tally = {told.standing: 1}
+    assert not report.is_everything_answered(tally)
+    assert decide(Desired.PAUSED, tally, Circumstances()).paused[0] == "Unknown"
+    assert report.is_everything_answered({told.read(PAUSED).standing: 1})
+
+
+def test_a_verify_needs_every_target_fresh() -> None:
+    first = Story(make_wanted("paused")).read(PAUSED).verify().read(PAUSED)
+    second = Story(make_wanted("paused"), make_target("qwen-1")).read(PAUSED).verify()
+    assert not report.is_everything_answered({first.standing: 9, second.standing: 1})

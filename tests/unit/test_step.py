@@ -2,12 +2,13 @@
 
 import pytest
 
-from llmservice.api import PauseMode
+from llmservice.api import Desired, PauseMode
 from llmservice.domain import deaths, step
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, PauseParameters, Sight, State, Target, Traits
 from llmservice.domain.step import Prepare, Read, Until
 from llmservice_testing.domain import (
+    ALONE,
     ANSWERED_400,
     ANSWERED_401,
     ANSWERED_404,
@@ -449,3 +450,140 @@ def test_every_change_that_comes_by_time_alone_is_announced(told: Story) -> None
         told.now = at
     last = told.shown
     assert told.wait(10_000).shown is last, "it changed, and nobody was told when"
+
+
+# What has to be in place before a pause
+
+
+def test_no_pause_before_the_finalizer() -> None:
+    told = story(is_held=False).read(RUNNING)
+    assert told.action == Prepare.ADD_FINALIZER
+    assert told.terms(is_held=True).action == pause()
+
+
+def test_the_finalizer_comes_before_a_wait_is_stored() -> None:
+    assert story(mode="wait", is_held=False).read(RUNNING).action == Prepare.ADD_FINALIZER
+
+
+@pytest.mark.parametrize(
+    ("desired", "sight"), [("paused", PAUSED), ("paused", SLEEPING), ("running", RUNNING), (None, PAUSED)]
+)
+def test_r14_no_finalizer_is_asked_for_where_no_pause_is_due(desired: str | None, sight: Sight) -> None:
+    assert isinstance(story(desired, is_held=False).read(sight).action, Until)
+
+
+def test_a_resume_needs_no_finalizer() -> None:
+    assert story("running", is_held=False).read(PAUSED).action == RESUME
+
+
+def test_r6_no_finalizer_for_a_pause_that_the_engine_cannot_do() -> None:
+    assert isinstance(story(mode="keep", traits=V0_16, is_held=False).read(RUNNING).action, Until)
+
+
+# The readiness gate
+
+
+def test_no_pause_while_the_gate_of_the_pod_is_open() -> None:
+    told = story().read(RUNNING).gated(NEVER)
+    assert told.action == Until(told.state.next_read_at)
+    assert told.gated(-NEVER).action == pause()
+
+
+def test_no_pause_before_the_drain_delay_is_over_and_then_only_after_a_fresh_read() -> None:
+    told = story().read(RUNNING).gated(4.0)
+    assert told.action == Until(4.0)
+    assert told.wait(4.0).action == Read(identify=False)
+    assert told.read(RUNNING).action == pause()
+
+
+def test_the_gate_does_not_delay_a_resume() -> None:
+    assert story("running").read(PAUSED).gated(NEVER).action == RESUME
+
+
+def test_the_gate_does_not_shorten_the_wait_after_a_setback() -> None:
+    told = story().read(RUNNING).call().answered(ANSWERED_500).read(RUNNING)
+    at = told.state.next_call_at
+    assert at > told.now
+    assert told.gated(0.5).action == Until(at)
+    assert told.gated(at + 1).action == Until(at + 1)
+
+
+# R2: a long drain can be called off
+
+
+def draining() -> Story:
+    return story(traits=ALONE, mode="wait", wait_unanswered=True).read(RUNNING).call()
+
+
+@pytest.mark.parametrize(
+    ("told", "may"),
+    [
+        pytest.param(draining().respec("running"), True, id="running is wanted now"),
+        pytest.param(draining().respec("paused", mode="abort"), True, id="abort is wanted now"),
+        pytest.param(
+            draining().terms(effective=Desired.RUNNING), True, id="the pause expired, or the object is deleted"
+        ),
+        pytest.param(draining(), False, id="it is wanted still"),
+        pytest.param(draining().respec("paused", mode="wait", wait_unanswered=True), False, id="under a newer spec"),
+        pytest.param(draining().respec("paused", mode="keep"), False, id="keep does not overtake"),
+        pytest.param(draining().respec(None), False, id="nothing is wanted: its answer is awaited"),
+        pytest.param(draining().respec("running", may_call=False), False, id="no call may begin"),
+        pytest.param(
+            story(mode="wait", wait_unanswered=True).read(RUNNING).call().respec("running"),
+            False,
+            id="the engine does not let itself be overtaken",
+        ),
+        pytest.param(story(traits=ALONE).read(RUNNING).call().respec("running"), False, id="an abort is awaited"),
+        pytest.param(
+            story(traits=ALONE, mode="keep").read(RUNNING).call().respec("running"), False, id="a keep is awaited"
+        ),
+        pytest.param(story("running", ALONE).read(PAUSED).call().respec("paused"), False, id="a resume is awaited"),
+        pytest.param(draining().answered().respec("running"), False, id="nothing is open"),
+    ],
+)
+def test_r2_only_a_wait_is_called_off_and_only_for_running_or_abort(told: Story, may: bool) -> None:
+    assert step.may_call_off(told.wanted, told.state) is may
+
+
+def test_r2_what_may_not_be_called_off_is_awaited() -> None:
+    told = story(mode="wait", wait_unanswered=True).read(RUNNING).call().respec("running")
+    assert told.action == Until(NEVER)
+
+
+def test_r2_a_drain_that_is_called_off_is_read_and_overtaken_by_a_resume() -> None:
+    told = draining().wait(60).respec("running").call_off()
+    assert told.action == Read(identify=False)
+    assert told.read(PAUSED).action == RESUME
+    told.call().answered().read(RUNNING)
+    assert told.shown is State.RUNNING
+    assert isinstance(told.action, Until)
+
+
+def test_r2_a_drain_that_is_called_off_is_read_and_overtaken_by_an_abort() -> None:
+    told = draining().wait(60).respec("paused", mode="abort").call_off().read(PAUSED)
+    assert told.shown is State.PAUSING, "it drains until the abort is answered"
+    assert told.action == pause("abort")
+    assert told.call().answered().read(PAUSED).shown is State.PAUSED
+
+
+def test_r5_a_drain_that_was_called_off_and_is_wanted_again_is_not_taken_for_paused() -> None:
+    told = draining().respec("running").call_off().respec("paused", mode="wait", wait_unanswered=True).read(PAUSED)
+    assert told.shown is State.PAUSING
+    assert told.action == pause("wait")
+
+
+# Verify
+
+
+def test_a_verify_makes_every_target_be_read_at_once() -> None:
+    told = story().read(PAUSED).verify()
+    assert told.action == Read(identify=False)
+
+
+def test_a_verify_does_not_interrupt_an_open_call() -> None:
+    assert story().read(RUNNING).call().verify().action == Until(NEVER)
+
+
+def test_r1_after_a_verify_no_call_rests_on_an_older_read() -> None:
+    told = story(may_call=False).read(RUNNING).verify().ask().terms(may_call=True)
+    assert told.action == Until(told.state.next_read_at)

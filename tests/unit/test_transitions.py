@@ -202,3 +202,45 @@ def test_a_call_that_is_tried_again_is_no_event() -> None:
     after = status(told.call().answered(ANSWERED_500).read(RUNNING), pause=ABORT)
     assert before != after
     assert reasons(before, after, "paused") == []
+
+
+# Limits in time
+
+
+def too_long(before: LLMServiceStatus | None = None) -> LLMServiceStatus:
+    return status_of(fleet_of(story().read(PAUSED), pause=ABORT, max_paused=60), before)
+
+
+def test_a_pause_that_lasts_too_long_is_warned_of_once() -> None:
+    (event,) = transitions(settled("paused"), too_long(), Desired.PAUSED)
+    assert (event.reason, event.warning) == (EventReason.PAUSED_TOO_LONG, True)
+    assert "spec.maxPausedSeconds (60 s)" in event.message
+    assert reasons(too_long(), too_long(), "paused") == []
+
+
+def test_the_next_pause_that_lasts_too_long_is_warned_of_again() -> None:
+    told = Story(make_wanted("paused", object_generation=3)).read(PAUSED)
+    later = status_of(fleet_of(told, pause=ABORT, max_paused=60), too_long())
+    assert reasons(too_long(), later, "paused") == ["PausedTooLong"]
+
+
+def test_a_pause_that_lasts_too_long_is_not_warned_of_again_after_a_disturbance() -> None:
+    disturbed = status_of(
+        fleet_of(story().read(PAUSED), story(pod="qwen-1").fail(times=2), pause=ABORT, max_paused=60), too_long()
+    )
+    assert "PausedTooLong" not in reasons(too_long(), disturbed, "paused")
+    assert "PausedTooLong" not in reasons(disturbed, too_long(disturbed), "paused")
+
+
+def test_a_pause_that_expires_is_told_with_what_to_do() -> None:
+    resumed = story().terms(effective=Desired.RUNNING).read(RUNNING)
+    after = status_of(fleet_of(resumed, expired=True), settled("paused"))
+    events = transitions(settled("paused"), after, Desired.RUNNING)
+    assert [event.reason.value for event in events] == ["ResumeStarted", "Stalled", "Resumed"]
+    assert events[1].message.startswith("PauseExpired: ")
+
+
+def test_the_deadline_is_told_once() -> None:
+    overdue = status_of(fleet_of(story().fail(times=2), pause=ABORT, overdue=True), UNREACHABLE)
+    assert reasons(UNREACHABLE, overdue, "paused") == ["Stalled"]
+    assert reasons(overdue, overdue, "paused") == []

@@ -103,6 +103,11 @@ def present_pause(spec: LLMServiceSpec, aim: Desired | None, previous: LastPause
     return LastPause(mode=mode, clear_cache=clear_cache, answered=True)
 
 
+def with_stored(pause: LastPause, stored: LastPause | None) -> LastPause:
+    """``pause``, as far as another operator has not stored that it is still unanswered."""
+    return stored if stored is not None and unanswered(pause) == stored else pause
+
+
 def unanswered(pause: LastPause) -> LastPause:
     """The same pause, where an engine that was sent a ``wait`` may still be draining; other modes need no answer."""
     return pause.model_copy(update={"answered": pause.mode is not PauseMode.WAIT})

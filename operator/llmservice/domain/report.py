@@ -126,9 +126,10 @@ class Circumstances:
 
 def is_released(tally: Tally) -> bool:
     """Whether every target that can be read runs: all that can be done for a fleet whose object is deleted."""
+    beyond_reach = (State.STARTING, State.UNREACHABLE, State.FAILED, State.SLEEPING)
     return all(
         each.is_effective(Desired.RUNNING)
-        or each.state in (State.STARTING, State.UNREACHABLE, State.FAILED, State.SLEEPING)
+        or (each.answered and not each.due and not each.inconsistent and each.state in beyond_reach)
         for each in tally
     )
 

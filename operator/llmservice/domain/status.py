@@ -156,6 +156,12 @@ class _Words:
     fleet: Fleet
 
     def ready(self, decision: Decision) -> str:
+        sentence = self._ready(decision)
+        if self.fleet.max_paused is not None:
+            sentence += f". {PAUSED_TOO_LONG} ({self.fleet.max_paused} s)"
+        return sentence
+
+    def _ready(self, decision: Decision) -> str:
         reason = decision.ready[1]
         if reason is Reason.PODS_CLAIMED:
             pod, owner = next(iter(self.fleet.claimed_by.items()))
@@ -214,8 +220,6 @@ class _Words:
             sentence += f"; {number.starting} starting"
         if self.fleet.spec_pause_differs:
             sentence += ". spec.pause was changed during this pause and applies to the next one"
-        if self.fleet.max_paused is not None:
-            sentence += f". {PAUSED_TOO_LONG} ({self.fleet.max_paused} s)"
         return sentence
 
     def _progressing(self, decision: Decision) -> str:

@@ -154,8 +154,8 @@ def _gate(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Gate | None:
 
 async def put_gate(
     kubernetes: Kubernetes, namespace: str, pod: Pod, *, serving: bool, timestamp: str, reason: str, timeout: float
-) -> None:
-    """Write the readiness gate's condition of this very pod. Raises KubernetesError."""
+) -> Pod:
+    """Write the readiness gate's condition of this very pod; returns it as stored. Raises KubernetesError."""
     condition = {
         "type": READINESS_GATE,
         "status": "True" if serving else "False",
@@ -163,13 +163,14 @@ async def put_gate(
         "reason": reason,
         "message": "The engines of this pod run" if serving else "The fleet of this pod is paused or about to be",
     }
-    await kubernetes.request(
+    stored = await kubernetes.request(
         "PATCH",
         f"/api/v1/namespaces/{namespace}/pods/{pod.name}/status",
         body={"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
         content_type="application/strategic-merge-patch+json",
         timeout=timeout,
     )
+    return to_pod(stored)
 
 
 def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:

@@ -41,6 +41,8 @@ class Actor:
         self._older: tuple[LLMService, ...] | None = None
         """The LLMServices of this namespace that go before this one; None until all are known."""
         self._pause: LastPause | None = service.status.last_pause
+        self._is_answered_here = False
+        """This process has seen every answer to the present ``wait``."""
         self._was_listed = False
         """A complete list of the pods was read at least once."""
         self._spec_seen_at = environment.clock()
@@ -140,9 +142,13 @@ class Actor:
     def _want(self) -> Wanted:
         aim = None if self._is_retired else policy.effective(self.service, self._environment.wall())
         before, self._pause = self._pause, policy.present_pause(self.service.spec, aim, self._pause)
-        if before is None and self._pause is not None and self._targets.may_drain():
-            # An engine may still drain from an earlier pause, which a read cannot tell from a finished one.
-            self._pause = policy.unanswered(self._pause)
+        if before is None:
+            self._is_answered_here = False
+            if self._pause is not None and self._targets.may_drain():
+                # An engine may still drain from an earlier pause, which a read cannot tell from a finished one.
+                self._pause = policy.unanswered(self._pause)
+        if self._pause is not None and not self._is_answered_here:
+            self._pause = policy.with_stored(self._pause, self.service.status.last_pause)
         may_call = self._older is not None and self._view.is_conclusive
         writing = self._publisher.writing
         is_storing = writing is not None and writing.last_pause != self._pause
@@ -201,6 +207,7 @@ class Actor:
     def _prepare(self, what: step.Prepare) -> None:
         if what is step.Prepare.STORE_PAUSE and self._pause is not None:
             self._pause = policy.unanswered(self._pause)
+            self._is_answered_here = False
         self._wake.set()
 
     def _stored(self, raw: JSON) -> None:
@@ -220,6 +227,7 @@ class Actor:
         if decision.paused[0] == "True" and wanted.wait_unanswered and self._pause is not None:
             # From here on a target that appears needs the fact to be stored anew before it is sent a wait.
             self._pause = self._pause.model_copy(update={"answered": True})
+            self._is_answered_here = True
             self._refresh_wanted(now)
         if report.is_everything_answered(tally):
             self._verify_done = self._verify_seen

@@ -25,6 +25,14 @@ class _GatedPod:
     serving: bool | None = None
     """What the gate should say; None to leave it."""
     is_writing: bool = False
+    may_be_open: bool = False
+    """We asked to open it, and neither closed it since nor saw it open: what the watch shows may be older."""
+
+    @property
+    def present(self) -> Gate | None:
+        """The gate as it has to be taken before a pause."""
+        return Gate(serving=True) if self.may_be_open and self.pod.gate is not None else self.pod.gate
+
     refused: Attempt | None = None
     """The first of the writes that failed in a row."""
     retry_at: float = -NEVER
@@ -48,6 +56,7 @@ class Gates:
             self._gated.pop(uid, None)
         elif uid in self._gated:
             self._gated[uid].pod = pod
+            self._gated[uid].may_be_open &= not pod.gate.serving
         else:
             self._gated[uid] = _GatedPod(pod)
 
@@ -72,7 +81,7 @@ class Gates:
     def pause_allowed_at(self, uid: str, drain_delay: float) -> float:
         """When a pause may be sent to this pod's engines, in monotonic seconds."""
         gated = self._gated.get(uid)
-        present: Gate | None = gated.pod.gate if gated is not None else None
+        present = gated.present if gated is not None else None
         refused = gated.refused if gated is not None else None
         return self.environment.monotonic(gate.pause_allowed_at(present, drain_delay, refused))
 
@@ -85,7 +94,7 @@ class Gates:
         return min(ahead, default=NEVER)
 
     def _write_if_due(self, uid: str, gated: _GatedPod) -> None:
-        present = gated.pod.gate
+        present = gated.pod.gate if gated.serving else gated.present
         if present is None or gated.is_writing or self.environment.clock() < gated.retry_at:
             return
         if gate.is_to_be_set(present, gated.serving):
@@ -94,8 +103,9 @@ class Gates:
 
     async def _write(self, uid: str, gated: _GatedPod, *, serving: bool) -> None:
         began = self.environment.wall()
+        gated.may_be_open |= serving
         try:
-            await pods.put_gate(
+            gated.pod = await pods.put_gate(
                 self.environment.kubernetes,
                 self.namespace,
                 gated.pod,
@@ -105,6 +115,7 @@ class Gates:
                 timeout=WRITE_SECONDS,
             )
             gated.refused, gated.retry_at = None, -NEVER
+            gated.may_be_open &= serving
         except KubernetesError as error:
             gated.refused = gated.refused or Attempt(began)
             gated.retry_at = self.environment.clock() + _RETRY_SECONDS
