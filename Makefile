@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CRD := crds/llmservices.llmservice.io.yaml
 CODE := operator testing tests bench
+# Tests mostly wait, so more of them than there are cores; each has an API server of its own.
+JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock generate format lint types contracts generated verify test test-engines test-all demo bench controlplane clean
+.PHONY: help install lock generate format lint types contracts generated verify test soak test-engines test-all demo bench reliability controlplane clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,8 +52,12 @@ generated: install
 
 verify: lint types contracts generated ## Check format, lint, types, import contracts and generated files
 
-test: install ## Unit, property and integration tests, on a real API server and simulated engines
-	@$(BIN)/pytest -m "not real_engine"
+test: install ## Unit, property and integration tests, on a real API server and simulated engines; JOBS=3 at once
+	@$(BIN)/python -m llmservice_testing.controlplane --assets-only
+	@$(BIN)/pytest -m "not real_engine" --numprocesses $(JOBS) --dist loadfile
+
+soak: install ## The state machine of the core with many more examples, chosen anew each time; prints progress
+	@LLMSERVICE_SOAK=1 $(BIN)/pytest tests/property -s --timeout=0
 
 test-engines: install ## The engine contract, and the operator, against real vLLM on the CPU (installs it once: 6 GB)
 	@$(BIN)/pytest tests/engines -m real_engine
@@ -63,6 +69,9 @@ demo: install ## Show the main job on a control plane of its own: ENGINES=vllm u
 
 bench: install ## Measure against fan-outs by hand, a trainer's client and kubectl | curl; prints ratios
 	@$(BIN)/python -m bench
+
+reliability: install ## Run every fault test, those of minutes too, and write the matrix into docs/reliability.md
+	@LLMSERVICE_LONG=1 $(BIN)/python -m llmservice_testing.reliability --jobs $(JOBS) --write docs/reliability.md
 
 controlplane: install ## Start an API server to try things on, until Ctrl-C
 	@$(BIN)/python -m llmservice_testing.controlplane

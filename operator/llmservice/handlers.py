@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import aiohttp
@@ -64,6 +65,7 @@ class Watcher:
         self._liveness_endpoint = f"http://{liveness_address}/healthz" if liveness_address else None
         self._on_change = on_change
         self._on_delete = on_delete
+        self._pace = Pace()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,12 +125,15 @@ class Watcher:
             else:
                 self._loop.call_soon_threadsafe(self._on_change, dict(body))
 
-        kopf.on.login(registry=registry)(login)
+        @kopf.on.login(registry=registry)
+        async def authenticate(**_: object) -> kopf.AiohttpSession:
+            return await login(self._pace)
+
         return registry
 
 
-async def login(**_: object) -> kopf.AiohttpSession:
-    """The same credentials as everything else uses, in a session that does not reopen watches without a pause."""
+async def login(pace: "Pace") -> kopf.AiohttpSession:
+    """The same credentials as everything else uses, in a session that keeps to ``pace``, as all before it."""
     configuration = await load_configuration()
     header = await configuration.get_api_key_with_prefix("BearerToken") or ""
     found = kopf.ConnectionInfo(
@@ -140,7 +145,7 @@ async def login(**_: object) -> kopf.AiohttpSession:
         token=header.rpartition(" ")[2] or None,
     )
     paced = aiohttp.TraceConfig()
-    paced.on_request_start.append(Pace())
+    paced.on_request_start.append(pace)
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),
         headers=found.as_http_headers(),
@@ -150,20 +155,22 @@ async def login(**_: object) -> kopf.AiohttpSession:
 
 
 class Pace:
-    """Lets a watch be opened only some time after the last one. Kopf reopens a watch that ended at once, and where a
-    server or a proxy ends each watch at once that would be thousands a second."""
+    """Lets the same list or watch begin only some time after the last one, whatever became of that.
+
+    Kopf reopens a watch that ended at once, and logs in again after each 401. Where a server or a proxy ends each watch at
+    once, or a token has expired, that would be thousands of requests a second.
+    """
 
     def __init__(self) -> None:
-        self._opened_at: dict[str, float] = {}
+        self._began_at: dict[tuple[str, bool], float] = {}
 
     async def __call__(self, _: aiohttp.ClientSession, __: object, start: aiohttp.TraceRequestStartParams) -> None:
         """Called by aiohttp before each request."""
-        if start.url.query.get("watch") != "true":
-            return
-        now = asyncio.get_running_loop().time()
-        opens_at = max(now, self._opened_at.get(start.url.path, -math.inf) + _REOPEN_SECONDS)
-        self._opened_at[start.url.path] = opens_at
-        await asyncio.sleep(opens_at - now)
+        request = (start.url.path, start.url.query.get("watch") == "true")
+        now = time.monotonic()
+        begins_at = max(now, self._began_at.get(request, -math.inf) + _REOPEN_SECONDS)
+        self._began_at[request] = begins_at
+        await asyncio.sleep(begins_at - now)
 
 
 def settings() -> kopf.OperatorSettings:

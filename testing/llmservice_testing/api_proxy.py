@@ -30,6 +30,7 @@ from typing import Final, Self
 import aiohttp
 from aiohttp import web
 
+from llmservice_testing.cluster import wait_until
 from llmservice_testing.controlplane import ControlPlane
 from llmservice_testing.controlplane.server import free_ports
 from llmservice_testing.simulator.thread import LoopThread
@@ -37,7 +38,10 @@ from llmservice_testing.simulator.thread import LoopThread
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "transfer-encoding", "content-length", "content-encoding", "host", "authorization"}
 )
-_CHUNK_BYTES: Final = 64 * 1024
+_FAREWELL_SECONDS: Final = 0.1
+"""For connections to the API server to be closed: TLS says goodbye over the network, and nothing tells when it has."""
+
+_REOPEN_SECONDS: Final = 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -128,6 +132,11 @@ class Trouble:
         """An error in the words of an API server, not passed on."""
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         return cls(_Does.ANSWER, status, headers, _status_object(status), times=times)
+
+    @classmethod
+    def saying(cls, status: int, body: bytes, *, times: int | None = None) -> Trouble:
+        """Anything, not passed on."""
+        return cls(_Does.ANSWER, status, body=body, times=times)
 
     @classmethod
     def error_event(cls, code: int, *, times: int | None = None) -> Trouble:
@@ -221,6 +230,16 @@ class ApiProxy:
         finally:
             self._loop.call(lambda: self._change(lambda: self._rules.remove(rule)))
 
+    @contextlib.contextmanager
+    def gap(self, where: Where) -> Iterator[None]:
+        """What happens while the block runs is never told by these watches: they are cut, and the first that is opened
+        afterwards is told that it is too old, so that it begins anew from a list. (A watch that is merely cut goes on from
+        where it was, and misses nothing.)"""
+        with self.trouble(Trouble.error_event(410, times=1), where):
+            with self.trouble(Trouble.cutting(), where, cut_open=True):
+                yield
+            wait_until(lambda: self.open_requests(where), _REOPEN_SECONDS, what="the watch being open again")
+
     def cut(self, where: Where = everything) -> int:
         """Cuts the requests that are open, such as watches; returns how many."""
         return self._loop.call(lambda: self._cut(where))
@@ -260,7 +279,7 @@ class ApiProxy:
         serving.load_cert_chain(plane.ca_file, plane.ca_file.with_suffix(".key"))
         application = web.Application(client_max_size=0)
         application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=serving).start()
 
@@ -275,7 +294,7 @@ class ApiProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports end in the loop's next turn
+        await asyncio.sleep(_FAREWELL_SECONDS)
 
     def _change(self, change: Callable[[], object]) -> None:
         change()
@@ -306,6 +325,12 @@ class ApiProxy:
         with self._lock:
             self._seen.append(seen)
         self._open[seen] = request
+        answering = asyncio.create_task(self._answer_in_full(request, seen))
+        if is_watch(seen):
+            return await answering  # which ends when the client hangs up
+        return await asyncio.shield(answering)  # what was asked for is done, also when nobody waits for it any more
+
+    async def _answer_in_full(self, request: web.Request, seen: Seen) -> web.StreamResponse:
         try:
             return await self._answer(request, seen)
         except (aiohttp.ClientError, ConnectionError, TimeoutError):
@@ -361,29 +386,9 @@ class ApiProxy:
             return response
 
     async def _pump(self, upstream: aiohttp.ClientResponse, response: web.StreamResponse, seen: Seen) -> None:
-        reading = asyncio.create_task(upstream.content.readany())
-        gone = asyncio.create_task(self._client_gone(seen))
-        try:
-            while True:
-                await asyncio.wait({reading, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():
-                    raise ConnectionError("the client is gone")
-                chunk = reading.result()
-                if not chunk:
-                    return
-                await self._held(seen)
-                await response.write(chunk)
-                reading = asyncio.create_task(upstream.content.readany())
-        finally:
-            for task in (reading, gone):
-                task.cancel()
-            await asyncio.gather(reading, gone, return_exceptions=True)
-
-    async def _client_gone(self, seen: Seen) -> None:
-        """Until the client has hung up; else the API server would go on serving the watch of a dead operator."""
-        request = self._open[seen]
-        while request.transport is not None and not request.transport.is_closing():
-            await asyncio.sleep(0.2)
+        while chunk := await upstream.content.readany():
+            await self._held(seen)
+            await response.write(chunk)
 
     async def _held(self, seen: Seen) -> None:
         """While everything that this request is one of hangs."""

@@ -38,6 +38,7 @@ PROMISES: Final = {
 }
 """What is promised, by the name that tests use."""
 
+_PROPERTY: Final = "promise"
 _BEGIN: Final = "<!-- the matrix: make reliability -->"
 _END: Final = "<!-- the end of the matrix -->"
 
@@ -51,28 +52,30 @@ class Claim:
     test: str
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Called by pytest where this module is a plugin, in each of its processes: claims travel with the results."""
+    for mark in item.iter_markers("promise"):
+        if not mark.args or set(mark.args) - PROMISES.keys() or set(mark.kwargs) != {"fault"}:
+            raise pytest.UsageError(f"{item.nodeid}: @promise takes names among {', '.join(PROMISES)}, and fault=")
+        item.user_properties.append((_PROPERTY, [mark.kwargs["fault"], list(mark.args)]))
+
+
 @dataclass(eq=False)
 class Recorder:
-    """A plugin of pytest that notes the claims of the tests that run, and what became of them."""
+    """A plugin of pytest that notes the claims of the tests that ran, and what became of them."""
 
     claims: list[Claim] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     """passed, failed or skipped, by test."""
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Called by pytest with what will run."""
-        for item in session.items:
-            for mark in item.iter_markers("promise"):
-                unknown = set(mark.args) - PROMISES.keys()
-                if unknown or not mark.args or set(mark.kwargs) != {"fault"}:
-                    raise pytest.UsageError(
-                        f"{item.nodeid}: @promise takes names among {', '.join(PROMISES)}, and fault="
-                    )
-                self.claims += [Claim(str(mark.kwargs["fault"]), promise, item.nodeid) for promise in mark.args]
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called by pytest three times for each test: a failure anywhere counts."""
         before = self.results.get(report.nodeid)
+        if before is None:
+            for name, value in report.user_properties:
+                if name == _PROPERTY and isinstance(value, list):
+                    fault, promises = value
+                    self.claims += [Claim(fault, promise, report.nodeid) for promise in promises]
         if report.failed or before is None or (report.skipped and before != "failed"):
             self.results[report.nodeid] = report.outcome
 
@@ -85,7 +88,7 @@ class Recorder:
 def markdown(recorder: Recorder) -> str:
     """The matrix, and under it the tests by fault."""
     by_fault: dict[str, list[Claim]] = defaultdict(list)
-    for claim in recorder.claims:
+    for claim in sorted(recorder.claims, key=lambda claim: claim.test):
         by_fault[claim.fault].append(claim)
     used = [name for name in PROMISES if any(claim.promise == name for claim in recorder.claims)]
     lines = ["| fault | " + " | ".join(used) + " |", "|---|" + ":-:|" * len(used)]
@@ -119,10 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tests and prints the matrix; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m llmservice_testing.reliability", description="The fault matrix.")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put it into this file, between its marks")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("pytest", nargs="*", help="more arguments for pytest, after --; none: all fault tests")
     given = parser.parse_args(arguments)
     recorder = Recorder()
-    status = pytest.main(["-m", "promise and not real_engine", "-q", *given.pytest], plugins=[recorder])
+    alike = ["-p", "llmservice_testing.reliability", "-m", "promise and not real_engine", "-q"]
+    jobs = ["--numprocesses", str(given.jobs), "--dist", "loadfile"] if given.jobs > 1 else []
+    status = pytest.main([*alike, *jobs, *given.pytest], plugins=[recorder])
     matrix = markdown(recorder)
     print(f"\n{matrix}")
     if given.write is not None:

@@ -128,6 +128,51 @@ async def test_keep_freezes_the_request_until_it_is_resumed(
     assert await request_in_flight == Completion(LONG, "length")
 
 
+@pytest.fixture
+async def drain(declared: Declared, backend: tuple[str, str]) -> AsyncIterator[tuple[int, list[OpenCompletion]]]:
+    """Requests of so many tokens that the engine finishes because it is being paused with `wait`. They are several, which
+    makes each slower, and as long as an engine allows: there has to be time to call the drain off."""
+    client, tokens = declared.subject.client, 2000 if backend[0] == "real" else 20_000
+    requests = [client.begin_completion(tokens) for _ in range(6)]
+    for request in requests:
+        await request.begun()
+    await declared.patch("paused", mode="wait")
+    await client.until_paused(True)
+    yield tokens, requests
+    for request in requests:
+        await request.close()
+
+
+async def test_r2_running_calls_a_long_drain_off_and_the_requests_go_on(
+    declared: Declared, drain: tuple[int, list[OpenCompletion]]
+) -> None:
+    tokens, requests = drain
+    await declared.patch("running")
+    await declared.wait("Paused=False")
+
+    assert not any(request.done() for request in requests)
+    assert not await declared.subject.client.is_paused()
+    ends = [await request for request in requests]
+    assert ends == [Completion(tokens, "length")] * len(requests)
+    assert await declared.subject.client.begin_completion(5) == Completion(5, "length")
+    status = await declared.status()  # the late answer of the drain changed nothing
+    assert status["paused"] is False
+
+
+async def test_r2_abort_calls_a_long_drain_off_and_ends_the_requests(
+    declared: Declared, drain: tuple[int, list[OpenCompletion]]
+) -> None:
+    tokens, requests = drain
+    await declared.patch("paused", mode="abort")
+    await declared.wait("Paused")
+
+    ends = [await request for request in requests]
+    assert {ended.finish_reason for ended in ends} == {"abort"}
+    assert all(ended.tokens < tokens for ended in ends)
+    assert await declared.subject.client.is_paused()
+    assert (await declared.status())["lastPause"] == {"mode": "abort", "clearCache": True, "answered": True}
+
+
 @pytest.mark.parametrize("mode", ["abort", "wait", "keep"])
 async def test_it_generates_again_after_the_resume(declared: Declared, mode: str) -> None:
     await declared.patch("paused", mode=mode)

@@ -12,6 +12,7 @@ import pytest
 
 from llmservice_testing import api_proxy
 from llmservice_testing.api_proxy import ApiProxy, Trouble
+from llmservice_testing.builders import make_llmservice
 from llmservice_testing.cluster import Cluster, wait_until
 from llmservice_testing.controlplane import ControlPlane
 from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet
@@ -68,7 +69,7 @@ def assert_serves(fleet: Fleet, operator: OperatorProcess) -> None:
 # Everything is refused
 
 
-@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("status", [500, pytest.param(503, marks=long)])
 @pytest.mark.promise("recovers", "calm", "silent", "bounded", fault="the API server answers 5xx")
 def test_r16_an_api_server_that_answers_5xx_is_survived(
     fleet: Fleet, proxy: ApiProxy, operator: OperatorProcess, status: int
@@ -169,7 +170,7 @@ def test_r16_an_operator_that_starts_during_the_fault_begins_when_it_is_over(
     with proxy.trouble(trouble):
         operator.start_soon()
         wait_until(lambda: len(proxy.seen()) >= 1, PATIENCE_SECONDS, what="a first request")
-        if trouble.status == 500 and trouble == Trouble.answering(500):
+        if trouble == Trouble.answering(500):
             wait_until(lambda: said(operator, "Waiting for the resource"), PATIENCE_SECONDS, what="it says so")
         assert fleet.posts() == []
     fleet.wait("Ready", reason="InDesiredState")
@@ -177,9 +178,14 @@ def test_r16_an_operator_that_starts_during_the_fault_begins_when_it_is_over(
 
 
 @pytest.mark.parametrize(
-    "trouble", [Trouble.answering(500), Trouble.answering(429, retry_after=30), Trouble.hanging(), Trouble.cutting()],
-    ids=["500", "429", "hangs", "cut"],
-)  # fmt: skip
+    "trouble",
+    [
+        pytest.param(Trouble.answering(500), id="500"),
+        pytest.param(Trouble.answering(429, retry_after=30), id="429"),
+        pytest.param(Trouble.hanging(), id="hangs", marks=long),
+        pytest.param(Trouble.cutting(), id="cut", marks=long),
+    ],
+)
 @pytest.mark.promise("ends", "calm", fault="told to end while the API server is ill")
 def test_it_ends_in_seconds_when_told_to_while_the_api_server_is_ill(
     fleet: Fleet, proxy: ApiProxy, operator: OperatorProcess, trouble: Trouble
@@ -235,8 +241,7 @@ def test_r16_an_expired_token_is_read_again_when_it_was_replaced(
     fleet.want("running")
     fleet.let_pass(4)
     assert fleet.all_paused()
-    refused = proxy.seen(lambda one: one.status == 401, since=start)
-    assert len(refused) < 20 * (time.monotonic() - start) + 40
+    assert len(proxy.seen(since=start)) < 10 * (time.monotonic() - start) + 20
     proxy.renew_token()
     fleet.wait("Ready", reason="InDesiredState")
     assert_serves(fleet, operator)
@@ -290,13 +295,13 @@ def test_r16_a_watch_that_is_too_old_is_begun_anew_from_a_list(
         newcomer = fleet.add()  # lists go on, and are conclusive
         wait_until(lambda: newcomer.engine.paused, PATIENCE_SECONDS, what="the newcomer being paused")
         fleet.let_pass(4)
-        assert len(proxy.seen(since=start)) < 20 * (time.monotonic() - start) + 40
+        assert len(proxy.seen(since=start)) < 10 * (time.monotonic() - start) + 20
     fleet.wait_for_targets(total=3, paused=3)
     assert len(fleet.posts()) == 3
     assert_serves(fleet, operator)
 
 
-@pytest.mark.parametrize("status", [500, 403, 429])
+@pytest.mark.parametrize("status", [403, pytest.param(500, marks=long), pytest.param(429, marks=long)])
 @pytest.mark.promise("recovers", "calm", fault="watches of pods are refused")
 def test_r16_while_pods_cannot_be_watched_no_call_begins_but_after_a_list(
     fleet: Fleet, proxy: ApiProxy, operator: OperatorProcess, status: int
@@ -331,7 +336,7 @@ def test_r11_a_list_that_fails_concludes_nothing(fleet: Fleet, proxy: ApiProxy, 
 # Status
 
 
-@pytest.mark.parametrize("status", [403, 500])
+@pytest.mark.parametrize("status", [403, pytest.param(500, marks=long)])
 @pytest.mark.promise("recovers", "truth", "bounded", fault="status writes are refused")
 def test_engines_are_driven_while_status_writes_are_refused(
     fleet: Fleet, proxy: ApiProxy, operator: OperatorProcess, status: int
@@ -421,40 +426,67 @@ def test_events_that_are_refused_or_hang_hold_nothing_up(
 # Deletion
 
 
-@pytest.mark.timeout(200)
-@pytest.mark.promise("recovers", "calm", fault="an object is deleted while its watch is cut")
-@long
-def test_an_object_that_was_deleted_while_the_watch_was_cut_is_swept(
-    fleet: Fleet, cluster: Cluster, proxy: ApiProxy, operator: OperatorProcess
-) -> None:
-    """Kopf never tells of it. The engines are left as they are; the next list of all, a minute later at most, notices."""
-    member = fleet.paused(1).members[0]
-    with proxy.trouble(Trouble.cutting(), api_proxy.is_service_watch, cut_open=True):
-        cluster.delete_llmservice(fleet.namespace, fleet.name)
-    wait_until(lambda: said(operator, "Forgot an LLMService"), 100, what="the sweep")
-    member.engine.resume()
-    other = fleet.add(labels={"app": "other"})
-    fleet.cluster.create_llmservice(fleet.namespace, api_other())
-    wait_until(lambda: other.engine.paused, PATIENCE_SECONDS, what="another object being served")
-    assert not member.engine.paused
-
-
-def api_other() -> dict[str, object]:
-    """Another LLMService."""
-    from llmservice_testing.builders import make_llmservice
-
-    return make_llmservice("other").selector(app="other").generation("paused").obj()
-
-
-@pytest.mark.promise("recovers", "calm", fault="an object is deleted and made anew while its watch is cut")
+@pytest.mark.promise("recovers", "calm", fault="an object is deleted or made while its watch is cut")
 def test_an_object_that_was_replaced_while_the_watch_was_cut_is_taken_up(
     fleet: Fleet, cluster: Cluster, proxy: ApiProxy, operator: OperatorProcess
 ) -> None:
-    """The old one may still be known for a minute: it is the older, and yet owns nothing for longer than that."""
+    """A watch goes on from where it was."""
     fleet.paused(2)
     with proxy.trouble(Trouble.cutting(), api_proxy.is_service_watch, cut_open=True):
         cluster.delete_llmservice(fleet.namespace, fleet.name)
         fleet.declare("running")
-    wait_until(lambda: not any(engine.paused for engine in fleet.engines), 90, what="what the new one says")
     fleet.wait("Ready", reason="InDesiredState")
     assert [post.path for post in fleet.posts()] == ["/pause"] * 2 + ["/resume"] * 2
+    assert said(operator, "Forgot an LLMService") == 1
+
+
+@long
+@pytest.mark.timeout(240)
+@pytest.mark.promise("recovers", "calm", fault="an object is deleted in a gap of its watch")
+def test_an_object_that_was_deleted_in_a_gap_of_the_watch_is_swept(
+    fleet: Fleet, cluster: Cluster, proxy: ApiProxy, operator: OperatorProcess
+) -> None:
+    """Nothing ever tells of it. The next list of all, a minute later at most, notices; the engines are left as they are."""
+    member = fleet.paused(1).members[0]
+    with proxy.gap(api_proxy.is_service_watch):
+        cluster.delete_llmservice(fleet.namespace, fleet.name)
+    wait_until(lambda: said(operator, "Forgot an LLMService"), 100, what="the sweep")
+    member.engine.resume()
+    other = fleet.add(labels={"app": "other"})
+    service = make_llmservice("other").selector(app="other").generation("paused")
+    cluster.create_llmservice(fleet.namespace, service)
+    wait_until(lambda: other.engine.paused, PATIENCE_SECONDS, what="another object being served")
+    assert not member.engine.paused
+
+
+@long
+@pytest.mark.timeout(240)
+@pytest.mark.promise("recovers", "calm", fault="an object is deleted in a gap of its watch")
+def test_an_object_that_was_replaced_in_a_gap_of_the_watch_gets_its_pods_after_the_sweep(
+    fleet: Fleet, cluster: Cluster, proxy: ApiProxy, operator: OperatorProcess
+) -> None:
+    """Until then the old one is known, and owns the pods, as it is the older."""
+    fleet.paused(2)
+    with proxy.gap(api_proxy.is_service_watch):
+        cluster.delete_llmservice(fleet.namespace, fleet.name)
+        fleet.declare("running")
+    wait_until(lambda: not any(engine.paused for engine in fleet.engines), 100, what="what the new one says")
+    fleet.wait("Ready", reason="InDesiredState")
+    assert [post.path for post in fleet.posts()] == ["/pause"] * 2 + ["/resume"] * 2
+    assert said(operator, "Forgot an LLMService") == 1
+
+
+@pytest.mark.promise("recovers", "calm", fault="pods come and go in a gap of their watch")
+def test_pods_that_came_and_went_in_a_gap_of_the_watch_are_known_from_the_list(
+    fleet: Fleet, cluster: Cluster, proxy: ApiProxy, operator: OperatorProcess
+) -> None:
+    _, gone = fleet.paused(2).members
+    with proxy.gap(api_proxy.is_pod_watch):
+        cluster.delete_pod(fleet.namespace, gone.name)
+        newcomer = fleet.add()
+    wait_until(lambda: newcomer.engine.paused, PATIENCE_SECONDS, what="the newcomer being paused")
+    fleet.wait_for_targets(total=2, paused=2)
+    assert len(fleet.posts()) == 3
+    fleet.want("running")
+    fleet.wait("Paused", "False")
+    assert gone.engine.paused

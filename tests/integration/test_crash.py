@@ -49,6 +49,7 @@ def nothing_false_is_said(fleet: Fleet) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.promise("recovers", "truth", "calm", fault="kill -9 at a random point of a fan-out")
 def test_r13_killed_at_random_points_of_a_fan_out_the_end_is_the_same(
     fleet: Fleet, own_operator: OperatorProcess, seed: int
 ) -> None:
@@ -77,6 +78,7 @@ def test_r13_killed_at_random_points_of_a_fan_out_the_end_is_the_same(
             assert len(fleet.posts()) - before <= 16
 
 
+@pytest.mark.promise("recovers", "calm", fault="kill -9 before the first call")
 def test_r13_killed_before_the_first_call_the_end_is_the_same(fleet: Fleet, own_operator: OperatorProcess) -> None:
     fleet.grow(3)
     fleet.declare("running")
@@ -88,6 +90,7 @@ def test_r13_killed_before_the_first_call_the_end_is_the_same(fleet: Fleet, own_
     assert [post.path for post in fleet.posts()] == ["/pause"] * 3
 
 
+@pytest.mark.promise("recovers", "calm", fault="the operator is away, and the world goes on")
 def test_r13_what_happened_while_the_operator_was_away_is_made_good(
     fleet: Fleet, cluster: Cluster, own_operator: OperatorProcess
 ) -> None:
@@ -108,6 +111,7 @@ def test_r13_what_happened_while_the_operator_was_away_is_made_good(
     assert gone.engine.paused
 
 
+@pytest.mark.promise("recovers", "calm", fault="the operator is away, and the world goes on")
 def test_r13_an_edge_that_was_missed_twice_is_not_needed(fleet: Fleet, own_operator: OperatorProcess) -> None:
     """Resumed and paused again while the operator was away: for it nothing has happened but a new generation."""
     fleet.paused(2)
@@ -119,6 +123,7 @@ def test_r13_an_edge_that_was_missed_twice_is_not_needed(fleet: Fleet, own_opera
     assert len(fleet.posts()) == 2
 
 
+@pytest.mark.promise("calm", "silent", fault="the operator is restarted at rest")
 def test_r14_a_restart_at_rest_changes_nothing(fleet: Fleet, own_operator: OperatorProcess) -> None:
     fleet.paused(3)
     fleet.wait_for_event("Paused")
@@ -131,6 +136,7 @@ def test_r14_a_restart_at_rest_changes_nothing(fleet: Fleet, own_operator: Opera
     assert len(fleet.posts()) == 3
 
 
+@pytest.mark.promise("recovers", "truth", fault="kill -9 in the middle of a drain")
 def test_case_40_r5_killed_in_the_middle_of_a_drain_it_never_says_paused_too_early(
     fleet: Fleet, own_operator: OperatorProcess, tmp_path: Path
 ) -> None:
@@ -183,6 +189,7 @@ def test_case_41_a_restart_does_not_forget_how_the_present_pause_was_asked(
     assert [post.parameters["mode"] for post in fleet.posts()] == ["keep", "keep"]
 
 
+@pytest.mark.promise("calm", fault="an engine dies of our calls")
 def test_r21_the_verdict_on_an_engine_that_dies_survives_a_restart(fleet: Fleet, own_operator: OperatorProcess) -> None:
     fleet.add()
     fragile = fleet.add()

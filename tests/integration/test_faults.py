@@ -122,6 +122,7 @@ def test_case_4_a_500_is_shown_in_the_engines_words_and_retried_without_haste(fl
     fleet.wait("Ready", reason="InDesiredState")
 
 
+@pytest.mark.promise("recovers", "bounded", fault="engines answer 408 to 504")
 def test_r4_what_may_pass_is_retried_until_it_has(fleet: Fleet) -> None:
     for status in (408, 409, 421, 425, 429, 500, 502, 503, 504):
         faults = fleet.add(name=f"answers-{status}").engine.faults
@@ -135,6 +136,7 @@ def test_r4_what_may_pass_is_retried_until_it_has(fleet: Fleet) -> None:
     assert fleet.events("Stalled") == []
 
 
+@pytest.mark.promise("apart", "bounded", fault="engines hang, cut, or answer rubbish")
 def test_r17_every_kind_of_bad_answer_is_bounded_and_told_apart_and_delays_nobody(
     make_fleet: Callable[..., Fleet],
 ) -> None:
@@ -181,6 +183,7 @@ def test_r17_every_kind_of_bad_answer_is_bounded_and_told_apart_and_delays_nobod
     fleet.wait("Ready", reason="InDesiredState")  # R20
 
 
+@pytest.mark.promise("apart", fault="engines hang, cut, or answer rubbish")
 def test_r17_other_fleets_go_on_while_one_is_hung(make_fleet: Callable[..., Fleet]) -> None:
     hung, other = make_fleet(name="hung"), make_fleet(name="other")
     for member in hung.grow(3):
@@ -210,6 +213,7 @@ LOST: dict[str, tuple[Fault, int]] = {
 """By pod: what happens to the first pause, and how many pauses it takes then."""
 
 
+@pytest.mark.promise("recovers", "calm", fault="the answer of an engine is lost")
 def test_case_23_r4_a_lost_answer_is_unknown_so_the_engine_is_read_and_then_decided(fleet: Fleet) -> None:
     for name, (fault, _) in LOST.items():
         fleet.add(name=name).engine.faults.script("/pause", fault)
@@ -223,6 +227,7 @@ def test_case_23_r4_a_lost_answer_is_unknown_so_the_engine_is_read_and_then_deci
         assert_unhurried(engine.posts())
 
 
+@pytest.mark.promise("truth", fault="an engine says 200 and does nothing")
 def test_r5_an_engine_that_says_200_and_does_nothing_is_never_reported_paused(fleet: Fleet) -> None:
     member = fleet.add()
     member.engine.faults.script("/pause", Fault.lie(times=None))
@@ -246,6 +251,7 @@ def test_case_22_a_lost_pause_and_a_resume_that_fails_twice_end_as_the_spec_says
     assert_unhurried(member.engine.posts("/resume"))
 
 
+@pytest.mark.promise("truth", "recovers", fault="the answer of an engine is late")
 def test_r2_a_late_answer_settles_nothing_after_the_spec_changed(fleet: Fleet) -> None:
     member = fleet.add()
     member.engine.faults.script("/pause", Fault.slow(after=1.5))
@@ -317,6 +323,7 @@ def bring_back(fleet: Fleet, member: Member) -> None:
     fleet.update(member)
 
 
+@pytest.mark.promise("calm", "recovers", fault="an engine dies of our calls")
 def test_case_42_r21_an_engine_that_dies_twice_of_our_calls_is_left_alone(fleet: Fleet) -> None:
     fleet.add()
     fragile = fleet.add()
@@ -353,6 +360,7 @@ def test_r21_one_death_is_no_verdict(fleet: Fleet) -> None:
     assert len(fragile.engine.posts()) == 2
 
 
+@pytest.mark.promise("recovers", fault="many faults of engines at once")
 def test_r20_a_fleet_whose_faults_stop_ends_settled(fleet: Fleet) -> None:
     members = fleet.grow(5)
     for member, fault in zip(

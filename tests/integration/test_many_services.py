@@ -16,6 +16,7 @@ COUNT = 120
 """More than the connections that a client of Kubernetes has in its pool by default, each held by a watch."""
 
 
+@pytest.mark.promise("apart", "bounded", fault="more LLMServices than a pool has connections")
 def test_more_llmservices_than_a_default_pool_has_connections(
     fleet: Fleet, cluster: Cluster, own_operator: OperatorProcess
 ) -> None:

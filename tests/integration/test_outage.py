@@ -28,6 +28,7 @@ def lose_sight(operator: OperatorProcess, times: int = 1) -> None:
     )
 
 
+@pytest.mark.promise("recovers", "calm", fault="the API server is away")
 def test_r16_engines_are_left_as_they_are_while_the_api_server_is_away(
     fleet: Fleet, outage: ControlPlane, own_operator: OperatorProcess
 ) -> None:
@@ -45,6 +46,7 @@ def test_r16_engines_are_left_as_they_are_while_the_api_server_is_away(
     assert [post.path for post in fleet.posts()] == ["/pause"] * 3
 
 
+@pytest.mark.promise("recovers", fault="the API server is away")
 def test_r16_what_changed_during_and_after_the_outage_is_seen(
     fleet: Fleet, cluster: Cluster, outage: ControlPlane, own_operator: OperatorProcess
 ) -> None:
@@ -62,6 +64,7 @@ def test_r16_what_changed_during_and_after_the_outage_is_seen(
     assert own_operator.liveness() == 200
 
 
+@pytest.mark.promise("recovers", fault="the API server is frozen")
 def test_r16_an_api_server_that_hangs_holds_up_no_reads_and_is_survived(
     fleet: Fleet, outage: ControlPlane, own_operator: OperatorProcess
 ) -> None:
@@ -74,6 +77,7 @@ def test_r16_an_api_server_that_hangs_holds_up_no_reads_and_is_survived(
     fleet.wait("Ready", reason="InDesiredState")
 
 
+@pytest.mark.promise("recovers", "calm", fault="the API server is away when the operator starts")
 def test_r16_an_operator_that_starts_during_the_outage_waits_for_its_end(
     fleet: Fleet, outage: ControlPlane, own_operator: OperatorProcess
 ) -> None:
@@ -93,6 +97,7 @@ def test_r16_an_operator_that_starts_during_the_outage_waits_for_its_end(
     assert not any(engine.paused for engine in fleet.engines)
 
 
+@pytest.mark.promise("ends", "calm", fault="the API server is away")
 def test_it_ends_in_seconds_when_told_to_while_the_api_server_is_away(
     fleet: Fleet, outage: ControlPlane, own_operator: OperatorProcess
 ) -> None:
@@ -103,6 +108,7 @@ def test_it_ends_in_seconds_when_told_to_while_the_api_server_is_away(
     assert fleet.all_paused()
 
 
+@pytest.mark.promise("ends", fault="the API server is frozen")
 def test_it_ends_in_seconds_when_told_to_while_the_api_server_hangs(
     fleet: Fleet, outage: ControlPlane, own_operator: OperatorProcess
 ) -> None:

@@ -117,6 +117,7 @@ def test_target_states_are_bounded_and_name_what_is_wrong_first(fleet: Fleet, cl
 
 
 @pytest.mark.usefixtures("operator")
+@pytest.mark.promise("truth", fault="an old status is written")
 def test_case_47_a_status_written_with_an_old_version_is_refused(fleet: Fleet, cluster: Cluster) -> None:
     fleet.paused(2)
     old = fleet.get()
@@ -128,6 +129,7 @@ def test_case_47_a_status_written_with_an_old_version_is_refused(fleet: Fleet, c
 
 
 @pytest.mark.usefixtures("operator")
+@pytest.mark.promise("truth", "recovers", "calm", fault="somebody writes an old status back")
 def test_case_47_old_conditions_that_somebody_writes_back_do_not_stand(fleet: Fleet, cluster: Cluster) -> None:
     """A second loop that writes what it once read, with the version of now."""
     fleet.paused(2)
@@ -140,6 +142,7 @@ def test_case_47_old_conditions_that_somebody_writes_back_do_not_stand(fleet: Fl
     assert len(fleet.posts()) == 4
 
 
+@pytest.mark.promise("recovers", "calm", fault="status writes are in conflict")
 def test_a_conflict_makes_the_operator_read_and_compute_again(
     fleet: Fleet, cluster: Cluster, own_operator: OperatorProcess
 ) -> None:
@@ -159,6 +162,7 @@ def test_a_conflict_makes_the_operator_read_and_compute_again(
     assert member.engine.posts() == []
 
 
+@pytest.mark.promise("recovers", "truth", fault="two operators at once")
 def test_an_operator_that_was_frozen_past_its_successor_ends_in_agreement(
     fleet: Fleet, make_operator: Callable[..., OperatorProcess]
 ) -> None:

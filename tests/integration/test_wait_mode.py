@@ -4,7 +4,7 @@ import pytest
 
 from llmservice_testing.cluster import wait_until
 from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet, OpenRequest
-from llmservice_testing.simulator import Fault
+from llmservice_testing.simulator import Fault, Options
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -69,7 +69,9 @@ def test_r5_after_a_settled_wait_a_read_of_true_is_paused_and_nothing_is_sent(fl
 
 
 def test_r2_resume_waits_for_the_open_pause_to_be_answered(fleet: Fleet) -> None:
-    member = fleet.add()
+    member = fleet.add(
+        options=Options(data_parallel_size=2)
+    )  # one that stands alone may be overtaken: test_long_drain.py
     with OpenRequest(member.engine):
         fleet.declare("paused", pause=WAIT)
         member.engine.asked("/pause")

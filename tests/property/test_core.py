@@ -3,34 +3,42 @@
 `LLMSERVICE_SOAK=1` runs many more and longer examples, chosen anew each time.
 """
 
+import itertools
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from llmservice.api import STALLED_REASONS, Desired, LabelSelector, Reason
+from llmservice.api import STALLED_REASONS, VERIFY_ANNOTATION, Desired, LabelSelector, Reason
 from llmservice.domain import observe, ownership
-from llmservice.domain.fleet import State, TargetKey, Traits
+from llmservice.domain.fleet import Gate, State, TargetKey, Traits
 from llmservice.domain.report import Circumstances, Standing, counts, decide
 from llmservice.runtime.slots import Slot, Slots
 from llmservice_testing.domain import make_target
 
-from .world import VERSIONS, Behaviour, Engine, Pod, World, promise
+from .promises import promise
+from .world import VERSIONS, Api, Behaviour, Engine, Pod, World, aim_of
 
 SOAK = os.environ.get("LLMSERVICE_SOAK") == "1"
 PODS = ("a", "b", "c")
 
 pods = st.sampled_from(PODS)
-versions = st.sampled_from([VERSIONS[0], VERSIONS[0], *VERSIONS])
+versions = st.sampled_from([VERSIONS[0], VERSIONS[1], *VERSIONS])
 drains = st.sampled_from([0.0, 0.5, 8.0, 45.0])
 desires = st.sampled_from(["paused", "paused", "running", "running", None])
 modes = st.sampled_from(["abort", "wait", "wait", "keep"])
+limits = st.sampled_from([None, None, 5, 40])
+whats = st.sampled_from(["warn", "resume", "resume"])
+policies = st.sampled_from(["leave", "resume"])
+delays = st.sampled_from([0, 0, 3])
+places = st.sampled_from([0, 1])
 durations = st.sampled_from([0.0, 0.015, 0.03, 0.06, 0.5, 1.1, 4.0, 11.0, 33.0])
 
 
@@ -49,9 +57,18 @@ def happening(what: str, **how: st.SearchStrategy[Any]) -> st.SearchStrategy[Hap
 
 spec_changes = happening("the_spec_changes", desired=desires, mode=modes)
 happenings = st.one_of(
-    happening("a_pod_comes", pod=pods, traits=versions, ready=st.booleans(), listens=st.booleans(), drain=drains),
+    happening(
+        "a_pod_comes",
+        pod=pods,
+        traits=versions,
+        ready=st.booleans(),
+        listens=st.booleans(),
+        drain=drains,
+        is_gated=st.booleans(),
+    ),
     happening("a_pod_goes", pod=pods),
     happening("a_container_restarts", pod=pods),
+    happening("two_pods_swap_addresses", one=pods, other=pods),
     happening("readiness_changes", pod=pods, ready=st.booleans(), listens=st.booleans()),
     happening(
         "an_engine_behaves_otherwise",
@@ -66,27 +83,59 @@ happenings = st.one_of(
     spec_changes,
     spec_changes,
     spec_changes,
-    happening("the_spec_is_touched"),
-    happening("the_api_server_fails_or_recovers", answers=st.booleans()),
+    happening("the_terms_change", limit=limits, then_what=whats, deletion_policy=policies, delay=delays),
+    happening("the_spec_is_touched", deadline=st.sampled_from([3, 20, 600])),
+    happening("a_fresh_read_is_asked_for"),
+    happening("the_object_is_deleted"),
+    happening("the_api_server_fails_or_recovers", api=st.sampled_from(list(Api))),
+    happening("writes_of_gates_are_refused_or_not", refused=st.booleans()),
     happening("the_view_of_the_pods_breaks_or_is_complete", is_complete=st.booleans()),
-    happening("the_operator_crashes"),
+    happening("an_operator_crashes", place=places),
+    happening("a_second_operator_starts", lag=st.sampled_from([0.0, 0.0, 0.03, 0.5, 3.0])),
+    happening("one_of_two_operators_stops", place=places),
 )
 
 
+_examples = itertools.count(1)
+
+
+def _tell_progress() -> None:
+    """A soak says every now and then that it lives."""
+    number = next(_examples)
+    if SOAK and number % 20 == 0:
+        sys.stdout.write(f"{number} fleets came to rest\n")
+        sys.stdout.flush()
+
+
 class Fleet(RuleBasedStateMachine):
-    """One LLMService whose spec, pods, engines, API server and operator change as they like."""
+    """One LLMService whose spec, pods, engines, API server and operators change as they like."""
 
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
         self.made = 0
 
-    @initialize(fleet=st.lists(st.tuples(versions, drains), min_size=1, max_size=3), desired=desires, mode=modes)
-    def a_fleet_is_there(self, fleet: list[tuple[Traits, float]], desired: str | None, mode: str) -> None:
-        for pod, (traits, drain) in zip(PODS, fleet, strict=False):
-            self.a_pod_comes(pod, traits, ready=True, listens=True, drain=drain)
+    @initialize(
+        fleet=st.lists(st.tuples(versions, drains, st.booleans()), min_size=1, max_size=3),
+        desired=desires,
+        mode=modes,
+        deletion_policy=policies,
+        are_two=st.booleans(),
+    )
+    def a_fleet_is_there(
+        self,
+        fleet: list[tuple[Traits, float, bool]],
+        desired: str | None,
+        mode: str,
+        deletion_policy: str,
+        are_two: bool,
+    ) -> None:
+        for pod, (traits, drain, is_gated) in zip(PODS, fleet, strict=False):
+            self.a_pod_comes(pod, traits, ready=True, listens=True, drain=drain, is_gated=is_gated)
+        if are_two:
+            self.world.join()
         self.world.advance(1.0)
-        self.world.respec(desired, mode)
+        self.world.respec(replace(self.world.spec, desired=desired, mode=mode, deletion_policy=deletion_policy))
 
     @rule(happening=happenings, then=durations)
     def something_happens(self, happening: Happening, then: float) -> None:
@@ -99,71 +148,118 @@ class Fleet(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self._comes_to_rest()
+        _tell_progress()
 
     # The world
 
-    def a_pod_comes(self, pod: str, traits: Traits, ready: bool, listens: bool, drain: float) -> None:
+    def a_pod_comes(
+        self, pod: str, traits: Traits, ready: bool, listens: bool, drain: float, is_gated: bool = False
+    ) -> None:
         if pod in self.world.pods:
             return
+        if len(self.world.operators) > 1 and not traits.confirms_wait:
+            traits = VERSIONS[0]
         self.made += 1
         engine = Engine(f"containerd://{pod}/{self.made * 1000}", traits, drain_seconds=drain)
-        self.world.pods[pod] = Pod(pod, engine, ready=ready, listens=listens)
-        self.world.operator.see(pod)
+        engine.touched_at = self.world.now
+        gate = Gate(None) if is_gated else None
+        address = f"10.0.0.{self.made}"
+        self.world.pods[pod] = Pod(pod, engine, address, gate, ready=ready, listens=listens)
+        self.world.see(pod)
 
     def a_pod_goes(self, pod: str) -> None:
         if self.world.pods.pop(pod, None) is not None:
-            self.world.operator.see(pod)
+            self.world.see(pod)
 
     def a_container_restarts(self, pod: str) -> None:
         if pod in self.world.pods:
             self.world.restart(self.world.pods[pod])
 
+    def two_pods_swap_addresses(self, one: str, other: str) -> None:
+        if one != other and {one, other} <= self.world.pods.keys():
+            self.world.swap_addresses(one, other)
+
     def readiness_changes(self, pod: str, ready: bool, listens: bool) -> None:
         if found := self.world.pods.get(pod):
             found.ready, found.listens = ready, listens
-            self.world.operator.see(pod)
+            found.engine.touched_at = self.world.now
+            self.world.see(pod)
 
     def an_engine_behaves_otherwise(self, pod: str, behaviour: Behaviour, latency: float) -> None:
-        if found := self.world.pods.get(pod):
-            found.engine.behaviour, found.engine.latency = behaviour, latency
+        if found := self._engine(pod):
+            found.behaviour, found.latency = behaviour, latency
 
     def its_ranks_disagree(self, pod: str) -> None:
-        if found := self.world.pods.get(pod):
-            found.engine.disagrees = True
+        found = self._engine(pod)
+        if found is not None and found.traits.confirms_wait:
+            found.disagrees = True
 
     def somebody_pauses_it(self, pod: str, drain: float) -> None:
-        if found := self.world.pods.get(pod):
-            found.engine.is_paused, found.engine.is_ours = True, False
-            found.engine.works_until = self.world.now + drain
+        if found := self._engine(pod):
+            found.is_paused, found.is_in_the_object = True, False
+            found.asked_by.clear()
+            found.works_until = self.world.now + drain
 
     def somebody_resumes_it(self, pod: str) -> None:
-        if found := self.world.pods.get(pod):
-            found.engine.is_paused, found.engine.is_ours = False, False
+        if found := self._engine(pod):
+            found.is_paused, found.is_in_the_object = False, False
+            found.asked_by.clear()
 
     def it_sleeps_or_wakes(self, pod: str, is_asleep: bool) -> None:
-        if found := self.world.pods.get(pod):
-            if found.engine.is_asleep and not is_asleep:
+        if found := self._engine(pod):
+            if found.is_asleep and not is_asleep:
                 self.somebody_resumes_it(pod)  # /wake_up resumes, too
-            if is_asleep and not found.engine.is_asleep:
-                found.engine.asleep_since = self.world.now
-            found.engine.is_asleep = is_asleep
+            if is_asleep and not found.is_asleep:
+                found.asleep_since = self.world.now
+            found.is_asleep = is_asleep
 
-    # The object, the API server and the operator
+    def _engine(self, pod: str) -> Engine | None:
+        """The engine of this pod, which somebody is about to touch."""
+        found = self.world.pods.get(pod)
+        if found is None:
+            return None
+        found.engine.touched_at = self.world.now
+        return found.engine
+
+    # The object, the API server and the operators
 
     def the_spec_changes(self, desired: str | None, mode: str) -> None:
-        self.world.respec(desired, mode)
+        self.world.respec(replace(self.world.spec, desired=desired, mode=mode))
 
-    def the_spec_is_touched(self) -> None:
-        self.world.touch()
+    def the_terms_change(self, limit: int | None, then_what: str, deletion_policy: str, delay: int) -> None:
+        spec = replace(self.world.spec, max_paused=limit, on_max_paused=then_what)
+        self.world.respec(replace(spec, deletion_policy=deletion_policy, drain_delay=delay))
 
-    def the_api_server_fails_or_recovers(self, answers: bool) -> None:
-        self.world.api_answers = answers
+    def the_spec_is_touched(self, deadline: int) -> None:
+        spec = self.world.spec
+        self.world.respec(replace(spec, deadline=deadline, resync=19 - spec.resync))
+
+    def a_fresh_read_is_asked_for(self) -> None:
+        self.world.ask_to_verify()
+
+    def the_object_is_deleted(self) -> None:
+        self.world.delete()
+
+    def the_api_server_fails_or_recovers(self, api: Api) -> None:
+        self.world.api = api
+
+    def writes_of_gates_are_refused_or_not(self, refused: bool) -> None:
+        self.world.gates_are_refused = refused
 
     def the_view_of_the_pods_breaks_or_is_complete(self, is_complete: bool) -> None:
         self.world.view_is_complete = is_complete
+        for operator in self.world.operators:
+            operator.go()
 
-    def the_operator_crashes(self) -> None:
-        self.world.crash()
+    def an_operator_crashes(self, place: int) -> None:
+        self.world.crash(place if place < len(self.world.operators) else 0)
+
+    def a_second_operator_starts(self, lag: float) -> None:
+        self.world.lag = lag
+        self.world.join()
+
+    def one_of_two_operators_stops(self, place: int) -> None:
+        self.world.leave(place)
 
     # What is promised
 
@@ -171,28 +267,38 @@ class Fleet(RuleBasedStateMachine):
         """R20, R14 and R13: after the faults every fleet comes to rest, says so, and is as it says."""
         world = self.world
         world.mend()
-        world.advance(200)
+        world.advance(300)
         stored = world.stored
         conditions = {each.type: each for each in stored.conditions}
+        promise(world.deleted is None, "deletionPolicy", "a deleted object is still there after a minute")
         promise(stored.observed_generation == world.object_generation, "R20", "the status is of an older spec")
-        is_ready, is_stalled = conditions["Ready"].status == "True", "Stalled" in conditions
-        promise(is_ready or is_stalled, "R20", f"it does not come to rest: {conditions['Ready']}")
+        is_ready, stalled = conditions["Ready"].status == "True", conditions.get("Stalled")
+        promise(is_ready or stalled is not None, "R20", f"it does not come to rest: {conditions['Ready']}")
+        is_late = stalled is not None and stalled.reason == Reason.PROGRESS_DEADLINE_EXCEEDED
+        promise(not is_late, "R20", f"it does not come to rest, and is late: {stalled}")
+        promise(
+            stored.last_handled_verify == world.service.metadata.annotations.get(VERIFY_ANNOTATION), "verify", "lost"
+        )
         self._is_as_it_says()
-        posts, writes = world.posts, world.writes
+        before = world.posts, world.writes, world.gate_writes
         world.advance(100)
-        promise(world.posts == posts, "R14", f"{world.posts - posts} control calls at rest")
-        promise(world.writes == writes, "R14", f"{world.writes - writes} writes at rest")
+        promise(world.posts == before[0], "R14", f"{world.posts - before[0]} control calls at rest")
+        promise(world.writes == before[1], "R14", f"{world.writes - before[1]} writes at rest")
+        promise(world.gate_writes == before[2], "R14", f"{world.gate_writes - before[2]} writes of gates at rest")
 
     def _is_as_it_says(self) -> None:
         world = self.world
         needs_a_person = {entry.pod for entry in world.stored.target_states if entry.reason is not None}
+        aim = aim_of(world.service, world.now)
         for uid, pod in world.pods.items():
             if uid in needs_a_person:
                 continue
             generates = pod.engine.generates(world.now)
-            if world.desired is not None:
-                promise(generates is (world.desired == "running"), "R13", f"{uid} is not {world.desired} at rest")
+            if aim is not None:
+                promise(generates is (aim == "running"), "R13", f"{uid} is not {aim} at rest")
             promise(world.stored.paused is not True or not generates, "R18", f"{uid} generates, and paused is true")
+            if pod.gate is not None and aim is not None:
+                promise(bool(pod.gate.serving) is generates, "readiness gate", f"{uid} has {pod.gate} at rest")
 
 
 TestFleet = Fleet.TestCase
@@ -200,7 +306,7 @@ TestFleet.settings = settings(
     derandomize=not SOAK,
     database=None,
     deadline=None,
-    max_examples=5000 if SOAK else 200,
+    max_examples=5000 if SOAK else 120,
     stateful_step_count=60 if SOAK else 25,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate, Phase.shrink),

@@ -1,37 +1,34 @@
-"""A small world for the pure core: engines with faults, pods, an API server, and an operator without any I/O.
+"""A small world for the pure core: engines with faults, pods with gates, and an API server with one LLMService.
 
-Time stands still unless :meth:`World.advance` moves it, from one event to the next. The operator here does what
-`llmservice.runtime` does around the core (what is in flight, what is stored, when it is written), on this clock. Each
-promise that can be checked at one instant is checked where it could be broken: when a call is sent, and when a status is
-made.
+Time stands still unless :meth:`World.advance` moves it, from one event to the next; there is one clock, in seconds since the
+epoch. One or two operators (:mod:`.replica`) act on this world. Each promise that can be checked at one instant is checked
+where it could be broken: when a call is sent, when a status is made, and when a write is stored.
 """
 
 import heapq
-from collections import Counter
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from datetime import UTC, datetime
+from enum import Enum, StrEnum
 
-from llmservice.api import Desired, LastPause, LLMService, LLMServiceStatus, PauseMode, Reason
-from llmservice.domain import deaths, observe, policy, report, step
-from llmservice.domain.deaths import Deaths
+from llmservice.api import FINALIZER, VERIFY_ANNOTATION, LLMService, LLMServiceStatus, PauseMode
+from llmservice.domain import clocks
 from llmservice.domain.fleet import (
     NEVER,
     ControlCall,
     Failure,
-    Obstacle,
+    Gate,
     Reading,
     Sight,
-    State,
     Target,
     TargetKey,
     Traits,
 )
-from llmservice.domain.policy import Wanted
-from llmservice.domain.status import Fleet, compose
-from llmservice.runtime.slots import Slot, SlotKey, Slots
+from llmservice.runtime.slots import Slot
 from llmservice_testing.builders import make_llmservice
 from llmservice_testing.domain import (
+    ALONE,
     ANSWERED_400,
     ANSWERED_404,
     ANSWERED_500,
@@ -43,10 +40,18 @@ from llmservice_testing.domain import (
     make_service,
 )
 
+from .promises import promise
+from .replica import Operator
+
 REQUEST_TIMEOUT, PAUSE_TIMEOUT = 5.0, 30.0
 WRITE_SECONDS = 0.02
+WATCH_SECONDS = 0.05
+"""How long the watch takes to show a gate that was written."""
+RELEASE_SECONDS = 60.0
+STORM, STORM_SECONDS = 100, 5.0
+"""So many writes within so short a time are a fight between operators."""
 V0_14 = replace(V0_16, version="0.14.1")
-VERSIONS = (MODERN, V0_16, V0_14)
+VERSIONS = (MODERN, ALONE, V0_16, V0_14)
 
 
 class Behaviour(Enum):
@@ -63,14 +68,20 @@ class Behaviour(Enum):
     DIES = "dies of control calls"
 
 
-class BrokenPromiseError(AssertionError):
-    """A promise is broken."""
+class Api(Enum):
+    """What the API server does with writes."""
+
+    SOUND = "stores and answers"
+    FAILS = "answers 500"
+    LOSES_ANSWERS = "stores, and the answer is lost"
 
 
-def promise(kept: bool, rule: str, why: str) -> None:
-    """Raise BrokenPromiseError unless ``kept``."""
-    if not kept:
-        raise BrokenPromiseError(f"{rule}: {why}")
+class Outcome(StrEnum):
+    """What became of a write, as its sender sees it."""
+
+    STORED = "stored"
+    CONFLICT = "conflict"
+    FAILED = "failed"
 
 
 @dataclass(eq=False)
@@ -83,8 +94,10 @@ class Engine:
     """What ``/is_paused`` says: true from the start of a pause on."""
     works_until: float = 0.0
     """While paused: when the last running request ends."""
-    is_ours: bool = False
-    """The drain that goes on was asked for by an operator that can know of it."""
+    asked_by: set[Operator] = field(default_factory=set)
+    """The operators that asked for the drain that goes on, and live."""
+    is_in_the_object: bool = False
+    """The object has said, ever since that drain began, that it may go on."""
     is_asleep: bool = False
     asleep_since: float = 0.0
     disagrees: bool = False
@@ -92,8 +105,10 @@ class Engine:
     latency: float = 0.01
     drain_seconds: float = 0.0
     """How long a ``wait`` takes."""
-    open_calls: int = 0
-    """Control calls of the living operator that are not answered."""
+    open_calls: dict[Operator, ControlCall] = field(default_factory=dict)
+    """Control calls that are not answered."""
+    touched_at: float = -NEVER
+    """When anything but an operator last changed it."""
 
     def generates(self, now: float) -> bool:
         """Whether tokens are generated."""
@@ -103,7 +118,7 @@ class Engine:
         """Do as asked; returns when that is done."""
         self.disagrees = False
         if call.pause is None:
-            self.is_paused, self.works_until, self.is_ours = False, now, False
+            self.is_paused, self.works_until = False, now
             return now
         is_wait = call.pause.mode is PauseMode.WAIT
         if self.is_paused and not self.traits.confirms_wait:
@@ -112,7 +127,7 @@ class Engine:
             self.works_until = max(self.works_until, now) if is_wait else now
         else:
             self.works_until = now + self.drain_seconds if is_wait else now
-        self.is_paused, self.is_ours = True, is_wait
+        self.is_paused = True
         return self.works_until
 
 
@@ -122,6 +137,10 @@ class Pod:
 
     uid: str
     engine: Engine
+    address: str
+    gate: Gate | None = None
+    opened_by: Operator | None = None
+    """Who opened its gate last."""
     started: bool = True
     ready: bool = True
     listens: bool = True
@@ -129,56 +148,94 @@ class Pod:
     @property
     def target(self) -> Target:
         """As the watch shows it."""
-        url = f"http://{self.uid}:8000"
+        url = f"http://{self.address}:8000"
         key = TargetKey(self.uid, self.engine.container_id, "8000", url if self.started else None)
         return Target(key, self.uid, started=self.started, ready=self.ready and self.started)
 
 
-@dataclass
-class Known:
-    """What the operator was really told about one target; kept apart from the core, to judge it."""
+@dataclass(frozen=True)
+class Spec:
+    """What can be changed of the object's spec."""
 
-    sight: Sight | None = None
-    object_generation: int = -1
-    read_at: float = -NEVER
-    failure: Failure | None = None
-    is_called_since: bool = False
-    was_effective: bool = True
-    last_call: tuple[ControlCall, int] | None = None
-    called_at: float = -NEVER
+    desired: str | None = None
+    mode: str = "abort"
+    max_paused: int | None = None
+    on_max_paused: str = "warn"
+    deletion_policy: str = "leave"
+    drain_delay: int = 0
+    resync: int = 10
+    deadline: int = 600
 
 
 @dataclass(eq=False)
 class World:
-    """Everything outside the operator, and the operator."""
+    """Everything outside the operators, and the operators."""
 
-    now: float = 1000.0
+    now: float = field(default_factory=lambda: clocks.to_seconds(EPOCH))
     pods: dict[str, Pod] = field(default_factory=dict)
-    desired: str | None = None
-    mode: str = "abort"
-    resync: int = 10
+    spec: Spec = Spec()
     object_generation: int = 1
     version: int = 1
     """The resourceVersion."""
+    uid: int = 1
     stored: LLMServiceStatus = field(default_factory=LLMServiceStatus)
-    api_answers: bool = True
+    finalizers: tuple[str, ...] = ()
+    deleted: str | None = None
+    verify: int | None = None
+    verify_asked_at: dict[str, float] = field(default_factory=dict)
+    api: Api = Api.SOUND
+    gates_are_refused: bool = False
     view_is_complete: bool = True
+    lag: float = 0.0
+    """How late the second operator hears of the object."""
     posts: int = 0
     writes: int = 0
+    gate_writes: int = 0
     _events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _sequence: int = 0
+    _service: LLMService | None = None
+    _bare: LLMService | None = None
+    """The object without its status."""
+    _made_for: object = None
+    _stored_at: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.operator = Operator(self)
+        self.operators = [Operator(self)]
 
     @property
     def service(self) -> LLMService:
         """The object as the API server has it."""
-        builder = make_llmservice("qwen").selector(app="qwen").pause(mode=self.mode, timeoutSeconds=int(PAUSE_TIMEOUT))
-        builder.spec(requestTimeoutSeconds=int(REQUEST_TIMEOUT), resyncSeconds=self.resync)
-        if self.desired is not None:
-            builder.generation(self.desired)
-        return make_service(builder, object_generation=self.object_generation, status=self.stored)
+        if self._service is not None:
+            return self._service
+        identity = (self.spec, self.object_generation, self.uid, self.deleted, self.finalizers, self.verify)
+        if self._made_for != identity:
+            self._made_for = identity
+            spec = self.spec
+            builder = make_llmservice("qwen").selector(app="qwen").deletion_policy(spec.deletion_policy)
+            builder.pause(mode=spec.mode, timeoutSeconds=int(PAUSE_TIMEOUT), drainDelaySeconds=spec.drain_delay)
+            builder.spec(requestTimeoutSeconds=int(REQUEST_TIMEOUT), resyncSeconds=spec.resync)
+            builder.spec(progressDeadlineSeconds=spec.deadline, onMaxPaused=spec.on_max_paused)
+            if spec.max_paused is not None:
+                builder.spec(maxPausedSeconds=spec.max_paused)
+            if spec.desired is not None:
+                builder.generation(spec.desired)
+            if self.verify is not None:
+                builder.annotations({VERIFY_ANNOTATION: str(self.verify)})
+            self._bare = make_service(
+                builder,
+                object_generation=self.object_generation,
+                uid=f"uid-{self.uid}",
+                deleted=self.deleted,
+                finalizers=self.finalizers,
+            )
+        assert self._bare is not None
+        self._service = self._bare.model_copy(update={"status": self.stored})
+        return self._service
+
+    @property
+    def timestamp(self) -> str:
+        """The present time as the API writes it."""
+        return datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     # What happens
 
@@ -190,9 +247,8 @@ class World:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         end, passes = self.now + seconds, 0
-        self.operator.go()
         while True:
-            following = min(self._events[0][0] if self._events else NEVER, self.operator.due)
+            following = min(self._events[0][0] if self._events else NEVER, *(each.due for each in self.operators))
             if following > end:
                 break
             passes = passes + 1 if following <= self.now else 0
@@ -200,33 +256,84 @@ class World:
             self.now = max(self.now, following)
             while self._events and self._events[0][0] <= self.now:
                 heapq.heappop(self._events)[2]()
-            self.operator.go()
+            for operator in tuple(self.operators):
+                if operator.due <= self.now and operator in self.operators:
+                    operator.go()
         self.now = end
 
-    def respec(self, desired: str | None, mode: str) -> None:
+    def respec(self, spec: Spec) -> None:
         """The spec changes; where it does not, nothing happens."""
-        if (desired, mode) != (self.desired, self.mode):
-            self.desired, self.mode = desired, mode
+        if spec != self.spec:
+            self.spec = spec
+            self.object_generation += 1
             self._changed()
 
-    def touch(self) -> None:
-        """Something in the spec changes that no engine has to do with."""
-        self.resync = 19 - self.resync
+    def ask_to_verify(self) -> None:
+        """Somebody sets the annotation."""
+        self.verify = (self.verify or 0) + 1
+        self.verify_asked_at[str(self.verify)] = self.now
         self._changed()
 
-    def _changed(self) -> None:
-        self.object_generation += 1
-        self.version += 1
-        self.operator.hear()
+    def delete(self) -> None:
+        """The object is deleted: it goes at once, or when its finalizers are gone."""
+        if self.deleted is None and self.finalizers:
+            self.deleted = self.timestamp
+            self.object_generation += 1
+            self._changed()
+        elif not self.finalizers:
+            self._gone()
 
-    def crash(self) -> None:
-        """The operator dies at this instant, and another one starts."""
-        is_known = self.stored.last_pause is not None and not self.stored.last_pause.answered
+    def _gone(self) -> None:
+        """The object is gone, and another of the same name is made at once."""
+        self.object_generation, self.stored, self.finalizers, self.deleted = 1, LLMServiceStatus(), (), None
+        self.uid += 1
+        self.version += 1
+        self._service = None
         for pod in self.pods.values():
-            pod.engine.open_calls = 0
-            # Documented: a drain from before a resume that was never sent is not remembered over a restart.
-            pod.engine.is_ours = pod.engine.is_ours and is_known
-        self.operator = Operator(self)
+            pod.engine.is_in_the_object = False
+        for place in range(len(self.operators)):
+            self.crash(place)
+
+    def _changed(self, by: Operator | None = None) -> None:
+        self.version += 1
+        self._service = None
+        service, version = self.service, self.version
+        for place, operator in enumerate(self.operators):
+            if operator is by:
+                continue
+            if place == 0 or not self.lag:
+                operator.hear(service, version)
+            else:
+                self.at(self.now + self.lag, lambda who=operator: who.hear(service, version))  # type: ignore[misc]
+
+    def crash(self, place: int = 0) -> None:
+        """One operator dies at this instant, and another one starts."""
+        self._dies(self.operators[place])
+        self.operators[place] = Operator(self)
+
+    def join(self) -> None:
+        """A second operator starts, as in a rolling update. Documented: before 0.17 the second of two waits is answered at
+        once, so that two operators deceive each other; the world spares such engines that."""
+        if len(self.operators) == 1 and all(pod.engine.traits.confirms_wait for pod in self.pods.values()):
+            self.operators.append(Operator(self))
+
+    def leave(self, place: int) -> None:
+        """One of two operators dies, and none replaces it."""
+        if len(self.operators) == 2:
+            self._dies(self.operators[place])
+            del self.operators[place]
+            self.operators[0].hear(self.service, self.version)
+
+    def _dies(self, operator: Operator) -> None:
+        operator.is_alive = False
+        for pod in self.pods.values():
+            pod.engine.open_calls.pop(operator, None)
+            pod.engine.asked_by.discard(operator)
+
+    def see(self, uid: str) -> None:
+        """The watch shows a pod to everybody."""
+        for operator in self.operators:
+            operator.see(uid)
 
     def restart(self, pod: Pod) -> None:
         """The container ends, and another one runs a second later."""
@@ -235,27 +342,38 @@ class World:
         pod.engine = Engine(
             f"containerd://{pod.uid}/{number}", old.traits, behaviour=old.behaviour, latency=old.latency
         )
-        pod.engine.drain_seconds = old.drain_seconds
+        pod.engine.drain_seconds, pod.engine.touched_at = old.drain_seconds, self.now
         pod.started, pod.ready, pod.listens = False, False, False
 
         def up() -> None:
             if self.pods.get(pod.uid) is pod:
                 pod.started = pod.ready = pod.listens = True
-                self.operator.see(pod.uid)
+                pod.engine.touched_at = self.now
+                self.see(pod.uid)
 
-        self.operator.see(pod.uid)
+        self.see(pod.uid)
         self.at(self.now + 1.0, up)
+
+    def swap_addresses(self, one: str, other: str) -> None:
+        """Two pods change their addresses, as after a restart of both sandboxes."""
+        first, second = self.pods[one], self.pods[other]
+        first.address, second.address = second.address, first.address
+        first.engine.touched_at = second.engine.touched_at = self.now
+        self.see(one)
+        self.see(other)
 
     def mend(self) -> None:
         """Everything that was wrong is right from now on; old versions stay old and who sleeps goes on sleeping."""
-        self.api_answers = True
-        self.view_is_complete = True
+        self.api, self.gates_are_refused, self.view_is_complete, self.lag = Api.SOUND, False, True, 0.0
+        for operator in self.operators:
+            operator.hear(self.service, self.version)
         for pod in self.pods.values():
             pod.started = pod.ready = pod.listens = True
             pod.engine.behaviour, pod.engine.latency, pod.engine.disagrees = Behaviour.SOUND, 0.01, False
-            self.operator.see(pod.uid)
+            pod.engine.touched_at = self.now
+            self.see(pod.uid)
 
-    # What the operator asks
+    # What an operator asks of engines
 
     def read(self, slot: Slot, timeout: float, done: Callable[[Reading | Failure], None]) -> None:
         """GET /is_paused."""
@@ -283,26 +401,58 @@ class World:
         else:
             self.at(self.now + engine.latency, lambda: done(answer()))
 
-    def call(self, slot: Slot, call: ControlCall, timeout: float, done: Callable[[Failure | None], None]) -> None:
+    def call(
+        self, by: Operator, slot: Slot, call: ControlCall, timeout: float, done: Callable[[Failure | None], None]
+    ) -> None:
         """POST /pause or /resume."""
-        pod = self.pods[slot.key[0]]
+        pod = self.pods.get(slot.key[0])
+        promise(
+            pod is not None and pod.target.key == slot.state.target.key, "R8", "another target is called than is meant"
+        )
+        assert pod is not None
         engine = pod.engine
         self.posts += 1
-        self._judge_call(engine, call)
-        engine.open_calls += 1
-        operator = self.operator
+        self._judge_call(by, slot, pod, call)
+        engine.open_calls[by] = call
 
         def end(failure: Failure | None) -> None:
-            if operator is self.operator:
-                engine.open_calls = 0
-            done(failure)
+            if engine.open_calls.get(by) is call:
+                del engine.open_calls[by]
+                done(failure)
 
+        was_draining = engine.is_paused and engine.generates(self.now)
         ends, failure = self._effect(pod, engine, call)
+        if call.is_wait and engine.generates(self.now):
+            pause = self.stored.last_pause
+            engine.asked_by.add(by)
+            is_in_the_object = pause is not None and not pause.answered
+            engine.is_in_the_object = is_in_the_object and (engine.is_in_the_object or not was_draining)
+        elif not engine.generates(self.now) or not engine.is_paused:
+            engine.asked_by.clear()
         ends += engine.latency
         if ends > self.now + timeout:
             self.at(self.now + timeout, lambda: end(TIMED_OUT))
         else:
             self.at(ends, lambda: end(failure))
+
+    def give_up(self, by: Operator, slot: Slot) -> None:
+        """The connection of an open control call is closed; the engine does not notice."""
+        engine = self.pods[slot.key[0]].engine
+        call = engine.open_calls.pop(by)
+        promise(call.is_wait, "R2", "another call than a wait is called off")
+        promise(engine.traits.can_overtake, "R2", "a drain is called off that nothing can overtake")
+        aim = aim_of(by.service, self.now)
+        promise(
+            aim == "running" or (aim == "paused" and by.service.spec.pause.mode is PauseMode.ABORT),
+            "R2",
+            f"a drain is called off while {aim} is wanted",
+        )
+
+    def forget(self, by: Operator, slot: Slot) -> None:
+        """The place of a target is another's now: the answer to a call that is open no longer counts."""
+        for pod in self.pods.values():
+            if pod.engine.container_id == slot.state.target.key.container_id:
+                pod.engine.open_calls.pop(by, None)
 
     def _effect(self, pod: Pod, engine: Engine, call: ControlCall) -> tuple[float, Failure | None]:
         """What a control call does; when it is done, and what is answered then."""
@@ -327,352 +477,150 @@ class World:
                 return self.now, TIMED_OUT
         return engine.obey(call, self.now), None
 
-    def _judge_call(self, engine: Engine, call: ControlCall) -> None:
-        promise(engine.open_calls == 0, "R2", "a second control call is sent while one is open")
+    def _judge_call(self, by: Operator, slot: Slot, pod: Pod, call: ControlCall) -> None:
+        engine, service = pod.engine, by.service
+        promise(by not in engine.open_calls, "R2", "a second control call is sent while one is open")
         # It may fall asleep in the second between the read and the call.
-        slept = engine.is_asleep and engine.asleep_since <= self.operator.known[engine.container_id].read_at
+        slept = engine.is_asleep and engine.asleep_since <= by.known[slot.state.target.key].read_at
         promise(not slept, "R7", "a sleeping engine is called")
         promise(self.view_is_complete, "R11", "a call begins with an incomplete view")
-        promise(call.aim.value == self.desired, "R13", f"a call to be {call.aim} while {self.desired} is wanted")
-        if call.pause is not None:
-            promise(
-                call.pause.mode in engine.traits.modes, "R6", f"{call.pause.mode} is sent to {engine.traits.version}"
-            )
+        # Between two passes of the operator no time passes, but a limit may be reached.
+        aims = {aim_of(service, self.now), aim_of(service, self.now - 0.001)}
+        promise(call.aim.value in aims, "R13", f"a call to be {call.aim} while {aims} is wanted")
+        if call.pause is None:
+            return
+        promise(call.pause.mode in engine.traits.modes, "R6", f"{call.pause.mode} is sent to {engine.traits.version}")
+        is_held = service.spec.deletion_policy == "leave" or FINALIZER in service.metadata.finalizers
+        promise(is_held, "deletionPolicy", "a pause is sent without the finalizer")
+        pause = service.status.last_pause
         if call.is_wait:
-            pause = self.stored.last_pause
             promise(pause is not None and not pause.answered, "R5", f"a wait is sent while {pause} is stored")
+        self._judge_gate(by, pod)
 
-    def write(self, status: LLMServiceStatus, version: int, done: Callable[[bool], None]) -> None:
-        """PUT /status, judged by what the operator knew when it made it."""
+    def _judge_gate(self, by: Operator, pod: Pod) -> None:
+        gate, delay = pod.gate, by.service.spec.pause.drain_delay_seconds
+        if gate is None or gate.serving is None:
+            return
+        refused_at = by.refused_gate_at(pod.uid)
+        if refused_at is not None and self.now >= refused_at + delay:
+            return
+        if gate.serving:
+            is_known = pod.opened_by is by or by.has_seen_gate(pod)
+            promise(not is_known, "readiness gate", "a pause is sent while the pod is in service")
+        else:
+            promise(self.now >= gate.since + delay, "drainDelaySeconds", "a pause is sent before the delay is over")
+
+    # What an operator writes
+
+    def write(
+        self,
+        by: Operator,
+        status: LLMServiceStatus | None,
+        finalizers: tuple[str, ...] | None,
+        version: int,
+        done: Callable[[Outcome], None],
+    ) -> None:
+        """PUT /status, or PUT of the object for its finalizers; with the resourceVersion that is known."""
 
         def arrive() -> None:
-            stored = self.api_answers and version == self.version
-            if stored:
-                self._judge_write(status)
-                self.version += 1
-                self.stored = status
-                self.writes += 1
-            self.at(self.now + WRITE_SECONDS, lambda: done(stored))
+            api = self.api
+            if api is Api.FAILS or not by.is_alive:
+                outcome = Outcome.FAILED
+            elif version != self.version:
+                outcome = Outcome.CONFLICT
+            else:
+                outcome = Outcome.STORED if api is Api.SOUND else Outcome.FAILED
+                self._store(by, status, finalizers)
+            self.at(self.now + WRITE_SECONDS, lambda: done(outcome))
 
         self.at(self.now + WRITE_SECONDS, arrive)
 
+    def _store(self, by: Operator, status: LLMServiceStatus | None, finalizers: tuple[str, ...] | None) -> None:
+        self.writes += 1
+        self._stored_at.append(self.now)
+        is_storm = len(self._stored_at) > STORM and self.now - self._stored_at[-STORM] < STORM_SECONDS
+        promise(not is_storm, "R14", "operators write back and forth")
+        if status is not None:
+            self._judge_write(status)
+            self.stored = status
+            if status.last_pause is None or status.last_pause.answered:
+                for pod in self.pods.values():
+                    pod.engine.is_in_the_object = False
+        if finalizers is not None:
+            promise(finalizers != self.finalizers, "R14", "the same finalizers are written again")
+            if self.deleted is not None and FINALIZER not in finalizers:
+                self._judge_release(by)
+            self.finalizers = finalizers
+            if self.deleted is not None and not finalizers:
+                self._gone()
+                return
+        self._changed(by if self.api is Api.SOUND else None)
+
     def _judge_write(self, status: LLMServiceStatus) -> None:
-        promise(status != self.stored, "R14", "the same is written again")
-        promise(status.observed_generation >= self.stored.observed_generation, "R19", "observedGeneration goes back")
-        promise(status.observed_generation <= self.object_generation, "R19", "observedGeneration is ahead")
-
-
-@dataclass(eq=False)
-class Operator:
-    """One life of the operator, for one LLMService."""
-
-    world: World
-
-    def __post_init__(self) -> None:
-        world = self.world
-        self.service = world.service
-        self.version = world.version
-        self.pause: LastPause | None = self.service.status.last_pause
-        self.slots = Slots()
-        self.known: dict[str, Known] = {}
-        """By container."""
-        self.is_busy: set[Slot] = set()
-        self.deaths: dict[SlotKey, Deaths] = {}
-        self.verdicts = deaths.stored_verdicts(self.service.status, self.service.metadata.object_generation)
-        self.writing: LLMServiceStatus | None = None
-        self.is_stale = True
-        self.written_at = self.next_write_at = -NEVER
-        self.publish_at = -NEVER
-        self.spec_seen_at = world.now
-        self.wanted = self._want()
-        for uid in world.pods:
-            self.see(uid)
-
-    @property
-    def due(self) -> float:
-        """When it wants to be woken."""
-        return min(self.slots.next_due(), self.publish_at)
-
-    @property
-    def _is_alive(self) -> bool:
-        return self.world.operator is self
-
-    # What it hears
-
-    def hear(self) -> None:
-        """The object changed."""
-        self.service, self.version = self.world.service, self.world.version
-        self.publish_at = self.world.now
-
-    def see(self, uid: str) -> None:
-        """A pod changed, came or went."""
-        key, now = (uid, "8000"), self.world.now
-        pod = self.world.pods.get(uid)
-        target = pod.target if pod is not None else None
-        slot = self.slots.get(key)
-        if slot is not None and target is not None and deaths.is_death(slot.state, target, now):
-            self.deaths[key] = deaths.counted(self.deaths.get(key), self.service.metadata.object_generation)
-        if slot is not None and (target is None or target.key != slot.state.target.key):
-            self.slots.remove(slot)
-            self.is_busy.discard(slot)
-            slot = None
-        self.is_stale = True
-        self.publish_at = now
-        if target is None:
-            return
-        if slot is None:
-            slot = Slot(key, observe.discovered(target, now))
-            self.slots.put(slot)
-        else:
-            slot.state = observe.updated(slot.state, target, now)
-        stored = self.verdicts.get((target.key.pod_uid, target.key.url))
-        verdict = deaths.verdict(self.deaths.get(key) or stored, self.service.metadata.object_generation)
-        slot.state = replace(slot.state, condemned=verdict)
-        self._step(slot)
-
-    # One pass
-
-    def go(self) -> None:
-        """Look at everything that is due."""
-        self.publish_at = NEVER
-        self._refresh()
-        for slot in self.slots.pop_due(self.world.now):
-            self._step(slot)
-        self._publish()
-        self._judge_tally()
-
-    def _want(self) -> Wanted:
-        before, self.pause = (
-            self.pause,
-            policy.present_pause(self.service.spec, self.service.spec.generation, self.pause),
-        )
-        if before is None and self.pause is not None and any(slot.state.undrained for slot in self.slots):
-            self.pause = policy.unanswered(self.pause)
-        is_storing = self.writing is not None and self.writing.last_pause != self.pause
-        return policy.wanted(
-            self.service,
-            self.service.spec.generation,
-            self.pause,
-            may_call=self.world.view_is_complete,
-            is_storing=is_storing,
-        )
-
-    def _refresh(self) -> None:
-        before, self.wanted = self.wanted, self._want()
-        if self.wanted == before:
-            return
-        self.is_stale = True
-        spec_changed = self.wanted.object_generation != before.object_generation
-        if spec_changed:
-            self.spec_seen_at = self.world.now
-        for slot in self.slots:
-            if spec_changed:
-                slot.state = replace(observe.spec_changed(slot.state), condemned=None)
-            self._step(slot)
-
-    def _step(self, slot: Slot) -> None:
-        if slot not in self.is_busy:
-            match step.next_action(self.wanted, slot.state, self.world.now):
-                case step.Read():
-                    self._read(slot)
-                case ControlCall() as call:
-                    self._call(slot, call)
-                case step.Prepare():
-                    if self.pause is not None:
-                        self.pause = policy.unanswered(self.pause)
-                    self.publish_at = self.world.now
-                    self._rest(slot, slot.state.next_read_at)
-                case step.Until(at):
-                    promise(at > self.world.now, "R14", "it waits for a time that is past")
-                    self._rest(slot, at)
-        else:
-            self._rest(slot, NEVER)
-        self._account(slot)
-
-    def _rest(self, slot: Slot, at: float) -> None:
-        self.slots.schedule(slot, min(at, step.next_change_at(self.wanted, slot.state, self.world.now)))
-
-    def _account(self, slot: Slot) -> None:
-        if self.slots.holds(slot) and self.slots.stand(slot, report.standing(self.wanted, slot.state, self.world.now)):
-            self.is_stale = True
-            self.publish_at = self.world.now
-
-    def _ledger(self, slot: Slot) -> Known:
-        return self.known.setdefault(slot.state.target.key.container_id, Known())
-
-    def _read(self, slot: Slot) -> None:
-        sent_for = self.wanted
-        slot.state = observe.read_sent(slot.state, sent_for)
-        self.is_busy.add(slot)
-
-        def done(result: Reading | Failure) -> None:
-            if not self._is_alive or not self.slots.holds(slot):
-                return
-            self.is_busy.discard(slot)
-            known, before = self._ledger(slot), slot.state
-            if isinstance(result, Failure):
-                slot.state = observe.read_failed(slot.state, result, sent_for, self.wanted, self.world.now)
-                known.failure = result
-            else:
-                slot.state = observe.read_answered(slot.state, result, sent_for, self.wanted, self.world.now)
-                known.sight, known.object_generation = result.sight, sent_for.object_generation
-                known.read_at, known.failure, known.is_called_since = self.world.now, None, False
-                known.was_effective |= observe.is_as(self.wanted, slot.state)
-            self.is_stale |= (slot.state.failure, slot.state.traits) != (None, before.traits)
-            self._step(slot)
-            self.publish_at = min(self.publish_at, self.world.now)
-
-        self.world.read(slot, sent_for.request_timeout, done)
-        self._rest(slot, NEVER)
-
-    def _call(self, slot: Slot, call: ControlCall) -> None:
-        known, now = self._ledger(slot), self.world.now
-        generation = self.wanted.object_generation
-        promise(
-            known.failure is None and now - known.read_at <= 1.0, "R1", "a call does not follow a valid, fresh read"
-        )
-        promise(known.object_generation == generation, "R1", "a call follows a read of an older spec")
-        if call.pause is not None and known.sight is Sight.PAUSED:
+        before, generation = self.stored, self.object_generation
+        promise(status != before, "R14", "the same is written again")
+        promise(status.observed_generation >= before.observed_generation, "R19", "observedGeneration goes back")
+        promise(status.observed_generation <= generation, "R19", "observedGeneration is ahead")
+        earlier = {each.type: each for each in before.conditions}
+        for each in status.conditions:
+            known = earlier.get(each.type)
+            has_moved = known is None or known.last_transition_time != each.last_transition_time
             promise(
-                self.wanted.wait_unanswered or slot.state.undrained,
-                "R5",
-                "an engine that is paused is paused once more",
+                known is None or has_moved <= (known.status != each.status),
+                "R19",
+                f"{each.type} moves without its status",
             )
-        is_repeated = known.last_call == (call, generation) and not known.was_effective
-        promise(not is_repeated or now - known.called_at >= 1.0, "R4", "what failed is tried again within a second")
-        count = self.deaths.get(slot.key)
-        promise(
-            count is None or count.object_generation != generation or count.count < 2,
-            "R21",
-            "it died twice of our calls",
-        )
-        known.last_call, known.called_at, known.is_called_since, known.was_effective = (
-            (call, generation),
-            now,
-            True,
-            False,
-        )
-        timeout = self.wanted.request_timeout if call.pause is None else self.wanted.pause_timeout
-        slot.state = observe.call_sent(slot.state, call, self.wanted, now)
-        self.is_busy.add(slot)
+            promise(
+                known is None or known.status == each.status or each.last_transition_time >= known.last_transition_time,
+                "R19",
+                "lastTransitionTime goes back",
+            )
+        if before.paused_since_generation == generation == status.observed_generation:
+            promise(status.paused_since == before.paused_since, "maxPausedSeconds", "the clock of a pause is set anew")
+        if status.last_handled_verify not in (None, before.last_handled_verify):
+            promise(status.last_handled_verify in self.verify_asked_at, "verify", "an echo of what nobody asked")
 
-        def done(failure: Failure | None) -> None:
-            if not self._is_alive or not self.slots.holds(slot):
+    def _judge_release(self, by: Operator) -> None:
+        """The finalizer goes: every engine that could be read since the deletion runs, or a minute is over."""
+        deleted_at = clocks.to_seconds(self.deleted or EPOCH)
+        if self.now >= deleted_at + RELEASE_SECONDS or aim_of(self.service, self.now) != "running":
+            return
+        for pod in self.pods.values():
+            is_sound = pod.engine.behaviour is Behaviour.SOUND and pod.engine.latency < 1.0 and pod.listens
+            if is_sound and pod.ready and not pod.engine.is_asleep and pod.engine.touched_at < deleted_at:
+                runs = not pod.engine.is_paused and not pod.engine.disagrees
+                promise(runs, "deletionPolicy", f"{pod.uid} is left paused although it could be resumed")
+
+    def write_gate(self, by: Operator, uid: str, serving: bool, done: Callable[[Gate | None], None]) -> None:
+        """PATCH of the pod's readiness gate; ``done`` gets it as it is then, or None where it was refused."""
+        pod = self.pods[uid]
+
+        def arrive() -> None:
+            present = pod.gate
+            if self.gates_are_refused or present is None or self.pods.get(uid) is not pod:
+                self.at(self.now + WRITE_SECONDS, lambda: done(None))
                 return
-            self.is_busy.discard(slot)
-            slot.state = observe.call_ended(slot.state, failure, self.wanted, self.world.now)
-            self.is_stale = True
-            self._step(slot)
-            self.publish_at = min(self.publish_at, self.world.now)
+            self.gate_writes += 1
+            written = Gate(serving, math.floor(self.now)) if present.serving is not serving else present
+            pod.gate = written
+            if serving:
+                pod.opened_by = by
+            self.at(self.now + WRITE_SECONDS, lambda: done(written))
+            self.at(self.now + WATCH_SECONDS, lambda: self.see(uid) if uid in self.pods else None)
 
-        self.world.call(slot, call, timeout, done)
-        self._rest(slot, NEVER)
+        self.at(self.now + WRITE_SECONDS, arrive)
 
-    # The report
 
-    def _publish(self) -> None:
-        now = self.world.now
-        if self.writing is not None:
-            return
-        if now < self.next_write_at:
-            self.publish_at = min(self.publish_at, self.next_write_at)
-            return
-        decision = report.decide(self.wanted.effective, self.slots.tally, report.Circumstances())
-        if decision.paused[0] == "True" and self.wanted.wait_unanswered and self.pause is not None:
-            self.pause = self.pause.model_copy(update={"answered": True})
-            self._refresh()
-        stored, pause = self.service.status, self.pause
-        has_to_store = pause is not None and not pause.answered and stored.last_pause != pause
-        hold_until = self.spec_seen_at + REQUEST_TIMEOUT
-        if not report.is_everything_answered(self.slots.tally) and now < hold_until:
-            if has_to_store:
-                self._write(stored.model_copy(update={"last_pause": pause}))
-            else:
-                self.publish_at = min(self.publish_at, hold_until)
-            return
-        if not self.is_stale and not has_to_store:
-            return
-        members = tuple((slot.state, slot.standing) for slot in self.slots if slot.standing is not None)
-        differs = policy.spec_pause_differs(self.service.spec, pause)
-        fleet = Fleet(
-            self.wanted, members, dict(self.slots.tally), {}, pause, differs, report.Circumstances(), None, None
-        )
-        status = compose(fleet, stored, EPOCH)
-        shows = [(each.type, each.reason) for each in status.conditions]
-        if not has_to_store and shows == [(each.type, each.reason) for each in stored.conditions]:
-            wait = self.written_at + 1.0
-            if now < wait and status.observed_generation == stored.observed_generation:
-                self.publish_at = min(self.publish_at, wait)
-                return
-        self.is_stale = False
-        if status != stored:
-            self._judge_status(status)
-            self._write(status)
-
-    def _write(self, status: LLMServiceStatus) -> None:
-        self.written_at, self.writing = self.world.now, status
-
-        def done(stored: bool) -> None:
-            if not self._is_alive:
-                return
-            self.writing = None
-            self.service, self.version = self.world.service, self.world.version
-            if not stored:
-                self.is_stale = True
-                self.next_write_at = self.world.now + 1.0
-            self.publish_at = self.world.now
-
-        self.world.write(status, self.version, done)
-
-    def _judge_tally(self) -> None:
-        now = self.world.now
-        anew = Counter(report.standing(self.wanted, slot.state, now) for slot in self.slots)
-        promise(
-            dict(self.slots.tally) == dict(anew), "ADR 3", f"the tally is {self.slots.tally}, made anew it is {anew}"
-        )
-
-    def _judge_status(self, status: LLMServiceStatus) -> None:
-        conditions = {each.type: each for each in status.conditions}
-        promise(
-            not {"Stalled", "Reconciling"} <= set(conditions), "conditions", "Stalled and Reconciling stand together"
-        )
-        promise(
-            "Stalled" not in conditions or conditions["Ready"].status == "False", "conditions", "Ready although Stalled"
-        )
-        promise(
-            all(each.observed_generation == status.observed_generation for each in status.conditions),
-            "R19",
-            "conditions lag",
-        )
-        says = {"True": True, "False": False, "Unknown": None}[conditions["Paused"].status]
-        promise(status.paused is says, "R18", "status.paused and the condition differ")
-        expected = [slot for slot in self.slots if self._is_expected(slot)]
-        if status.paused is not None:
-            promise(bool(expected), "R18", "paused is known although nobody is expected")
-            for slot in expected:
-                self._judge_read(slot, status.paused)
-        ready, desired = conditions["Ready"], self.wanted.effective
-        if ready.reason == Reason.IN_DESIRED_STATE:
-            for slot in expected:
-                self._judge_read(slot, desired is Desired.PAUSED)
-
-    def _is_expected(self, slot: Slot) -> bool:
-        """By its own reading of R9, and the core must agree."""
-        known, target = self._ledger(slot), slot.state.target
-        refused = known.failure is not None and known.failure.obstacle is Obstacle.NOT_LISTENING
-        may_start = not target.started or (not target.ready and (refused or known.sight is None))
-        shown = step.state_of(self.wanted, slot.state, self.world.now)
-        promise(shown is not State.STARTING or may_start, "R9", "a target that may generate counts as starting")
-        return shown is not State.STARTING
-
-    def _judge_read(self, slot: Slot, is_paused: bool) -> None:
-        known = self._ledger(slot)
-        fitting = (Sight.PAUSED, Sight.SLEEPING) if is_paused else (Sight.RUNNING,)
-        name = slot.state.target.pod
-        promise(known.sight in fitting, "R18", f"{name} was last read as {known.sight}")
-        promise(known.object_generation >= self.wanted.object_generation, "R18", f"{name} was not read for this spec")
-        promise(not known.is_called_since, "R1", f"{name} was called after it was read")
-        pod = self.world.pods[slot.key[0]]
-        # Under another spec than paused nobody waits for a drain, so that there paused means what is_paused says.
-        if is_paused and pod.engine.is_ours and self.wanted.effective is Desired.PAUSED:
-            promise(not pod.engine.generates(self.world.now), "R5", f"{name} drains, and is told to be paused")
+def aim_of(service: LLMService, now: float) -> str | None:
+    """What the engines are to be, by another reading of DESIGN section 4."""
+    spec, status, generation = service.spec, service.status, service.metadata.object_generation
+    if spec.generation is None:
+        return None
+    if service.metadata.deletion_timestamp is not None and spec.deletion_policy == "resume":
+        return "running"
+    is_timed = spec.max_paused_seconds is not None and spec.on_max_paused == "resume" and spec.generation == "paused"
+    is_counted = status.paused_since is not None and status.paused_since_generation == generation
+    ends_at = clocks.to_seconds(status.paused_since or EPOCH) + (spec.max_paused_seconds or 0) + 1.0  # whole seconds
+    if is_timed and is_counted and now >= ends_at:
+        return "running"
+    return str(spec.generation)

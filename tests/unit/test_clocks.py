@@ -10,6 +10,8 @@ from llmservice_testing.builders import make_llmservice
 from llmservice_testing.domain import EPOCH, make_service
 
 T0 = clocks.to_seconds(EPOCH)
+ROUNDED = 1.0
+"""Stored times are whole seconds, rounded down; what was asked is never cut short by that."""
 LATER = "2026-12-01T10:00:30Z"
 PAUSED, RUNNING = Desired.PAUSED, Desired.RUNNING
 
@@ -51,8 +53,8 @@ def test_timestamps_are_those_of_the_api() -> None:
 @pytest.mark.parametrize(
     ("of", "at"),
     [
-        pytest.param(service(), T0 + 60, id="the limit counts from the first confirmed target"),
-        pytest.param(service(then="warn"), T0 + 60, id="with warn too"),
+        pytest.param(service(), T0 + 60 + ROUNDED, id="the limit counts from the first confirmed target"),
+        pytest.param(service(then="warn"), T0 + 60 + ROUNDED, id="with warn too"),
         pytest.param(service(limit=None), NEVER, id="no limit"),
         pytest.param(service(since=None, since_generation=None), NEVER, id="no target was confirmed yet"),
         pytest.param(service("running"), NEVER, id="running is wanted"),
@@ -67,11 +69,11 @@ def test_when_the_pause_has_lasted_its_time(of: LLMService, at: float) -> None:
 @pytest.mark.parametrize(
     ("then", "seconds", "expired", "warned"),
     [
-        pytest.param("resume", 59.9, False, False, id="resume, before"),
-        pytest.param("resume", 60.0, True, False, id="resume, at the limit"),
+        pytest.param("resume", 60.0, False, False, id="resume, before"),
+        pytest.param("resume", 60.0 + ROUNDED, True, False, id="resume, at the limit"),
         pytest.param("resume", 10**6, True, False, id="resume, long after"),
-        pytest.param("warn", 59.9, False, False, id="warn, before"),
-        pytest.param("warn", 60.0, False, True, id="warn, at the limit"),
+        pytest.param("warn", 60.0, False, False, id="warn, before"),
+        pytest.param("warn", 60.0 + ROUNDED, False, True, id="warn, at the limit"),
         pytest.param("warn", 10**6, False, True, id="warn, long after"),
     ],
 )
@@ -123,7 +125,7 @@ def test_the_clock_of_a_pause(before: Clock, desired: Desired | None, any_paused
 @pytest.mark.parametrize(
     ("of", "at"),
     [
-        pytest.param(moving(), T0 + 100, id="on its way"),
+        pytest.param(moving(), T0 + 100 + ROUNDED, id="on its way"),
         pytest.param(moving(None, None), NEVER, id="at rest"),
         pytest.param(moving(object_generation=3), NEVER, id="the clock of an older generation does not count"),
     ],
@@ -152,9 +154,9 @@ def test_the_clock_of_progress(before: Clock, is_moving: bool, after: Clock) -> 
 @pytest.mark.parametrize(
     ("seconds", "strike"),
     [
-        pytest.param(0, T0 + 60, id="the pause ends before the deadline"),
-        pytest.param(60, T0 + 100, id="then comes the deadline"),
-        pytest.param(100, NEVER, id="then nothing"),
+        pytest.param(0, T0 + 60 + ROUNDED, id="the pause ends before the deadline"),
+        pytest.param(60 + ROUNDED, T0 + 100 + ROUNDED, id="then comes the deadline"),
+        pytest.param(100 + ROUNDED, NEVER, id="then nothing"),
     ],
 )
 def test_the_next_limit_that_is_reached(seconds: float, strike: float) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from llmservice.api import Reason
 from llmservice.domain import observe
-from llmservice.domain.fleet import Failure, Obstacle, Sight
+from llmservice.domain.fleet import Failure, Obstacle, Sight, State
 from llmservice.domain.step import Read, Until
 from llmservice_testing.domain import (
     ANSWERED_400,
@@ -201,11 +201,9 @@ def test_r5_an_engine_whose_drain_was_given_up_may_still_drain() -> None:
 
 def test_after_a_verify_no_read_counts_that_was_sent_before() -> None:
     told = story().read(PAUSED)
-    assert told.standing.answered
-    assert told.standing.confirmed
-    told.verify()
-    assert not told.standing.answered
-    assert not told.standing.confirmed
+    before, after = told.standing, told.verify().standing
+    assert (before.answered, before.confirmed) == (True, True)
+    assert (after.answered, after.confirmed) == (False, False)
 
 
 def test_an_answer_to_a_read_that_was_sent_before_the_verify_does_not_count() -> None:
@@ -228,3 +226,22 @@ def test_r4_a_verify_forgets_no_setback() -> None:
     refusal = told.state.refusal
     assert refusal is not None
     assert told.verify().read(RUNNING).state.refusal == refusal
+
+
+def test_r5_a_read_that_was_under_way_when_the_wait_was_stored_proves_no_drain() -> None:
+    told = story(mode="wait").ask()
+    sent_under = told.wanted
+    told.terms(wait_unanswered=True, wait_stored=True).answer(PAUSED, sent_under=sent_under)
+    assert told.shown is State.PAUSING, "another operator may have sent the wait that paused it"
+
+
+def test_r5_what_was_read_before_another_operator_stored_its_wait_may_have_been_its_drain() -> None:
+    told = story(mode="wait").read(PAUSED)
+    told.state = observe.wait_adopted(told.state)
+    assert told.terms(wait_unanswered=True, wait_stored=True).shown is State.PAUSING
+
+
+def test_r5_an_engine_that_answered_our_own_wait_does_not_drain_whatever_others_store() -> None:
+    told = story(mode="wait", wait_unanswered=True).read(RUNNING).call().answered().read(PAUSED)
+    told.state = observe.wait_adopted(told.state)
+    assert told.shown is State.PAUSED

@@ -118,7 +118,7 @@ def test_r11_without_a_complete_view_the_terms_forbid_control_calls() -> None:
 @pytest.mark.parametrize(
     ("previous", "spec", "present"),
     [
-        pytest.param(OPEN_WAIT, "abort", ABORT, id="a drain gives way to an abort"),
+        pytest.param(OPEN_WAIT, "abort", policy.unanswered(ABORT), id="a drain gives way to an abort"),
         pytest.param(OPEN_WAIT, "keep", OPEN_WAIT, id="but not to keep"),
         pytest.param(OPEN_WAIT, "wait", OPEN_WAIT, id="nor to another wait"),
         pytest.param(WAIT, "abort", WAIT, id="a drain that is over is a pause like any other"),
@@ -228,6 +228,23 @@ def test_a_deleted_object_is_let_go_after_a_minute() -> None:
 def test_an_expired_pause_needs_no_finalizer_and_is_no_pause() -> None:
     expired = LLMServiceStatus(paused_since=EPOCH, paused_since_generation=2)
     service = held(status=expired, maxPausedSeconds=1, onMaxPaused="resume")
-    assert policy.effective(service, DELETED_AT + 1) is Desired.RUNNING
-    assert policy.wanted_finalizers(service, DELETED_AT + 1, is_released_done=False) == ()
+    assert policy.effective(service, DELETED_AT + 10) is Desired.RUNNING
+    assert policy.wanted_finalizers(service, DELETED_AT + 10, is_released_done=False) == ()
     assert policy.present_pause(service.spec, Desired.RUNNING, ABORT) is None
+
+
+@pytest.mark.parametrize(
+    ("held", "stored", "expected"),
+    [
+        pytest.param(WAIT, OPEN_WAIT, OPEN_WAIT, id="another operator sent the wait that this one is about to send"),
+        pytest.param(OPEN_WAIT, OPEN_WAIT, OPEN_WAIT, id="its own"),
+        pytest.param(WAIT, WAIT, WAIT, id="answered"),
+        pytest.param(WAIT, None, WAIT, id="nothing is stored"),
+        pytest.param(ABORT, OPEN_WAIT, ABORT, id="another pause"),
+        pytest.param(OPEN_WAIT, WAIT, OPEN_WAIT, id="what this one knows to be open stays open"),
+    ],
+)
+def test_r5_an_unanswered_wait_in_the_object_counts_for_every_operator(
+    held: LastPause, stored: LastPause | None, expected: LastPause
+) -> None:
+    assert policy.with_stored(held, stored) == expected

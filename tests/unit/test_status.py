@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llmservice.api import Condition, Desired, LLMServiceStatus
+from llmservice.api import Condition, ConditionType, Desired, LLMServiceStatus
 from llmservice.domain.fleet import Sight
 from llmservice.domain.status import PAUSED_TOO_LONG, condition
 from llmservice_testing.domain import (
@@ -204,4 +204,5 @@ def test_last_transition_time_moves_only_with_status() -> None:
     assert said(reason, "Ready").last_transition_time == EPOCH
     done = status_of(fleet_of(story().read(PAUSED)), reason, STILL_LATER)
     assert said(done, "Ready").last_transition_time == STILL_LATER
-    assert condition(done, said(before, "Reconciling").type) is None
+    assert condition(before, ConditionType.RECONCILING) is not None
+    assert condition(done, ConditionType.RECONCILING) is None

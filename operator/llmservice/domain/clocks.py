@@ -8,6 +8,9 @@ from datetime import datetime
 from llmservice.api import Desired, LLMService, LLMServiceStatus, OnMaxPaused
 from llmservice.domain.fleet import NEVER
 
+_ROUNDING_SECONDS = 1.0
+"""What is stored was rounded down to a whole second; nothing ends earlier than was asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -32,7 +35,7 @@ def pause_limit_at(service: LLMService) -> float:
         return NEVER
     if status.paused_since_generation != service.metadata.object_generation:
         return NEVER
-    return to_seconds(status.paused_since) + limit
+    return to_seconds(status.paused_since) + limit + _ROUNDING_SECONDS
 
 
 def is_expired(service: LLMService, wall: float) -> bool:
@@ -50,7 +53,7 @@ def deadline_at(service: LLMService) -> float:
     status = service.status
     if status.progressing_since is None or status.progressing_since_generation != service.metadata.object_generation:
         return NEVER
-    return to_seconds(status.progressing_since) + service.spec.progress_deadline_seconds
+    return to_seconds(status.progressing_since) + service.spec.progress_deadline_seconds + _ROUNDING_SECONDS
 
 
 def next_strike(service: LLMService, wall: float) -> float:

@@ -251,6 +251,8 @@ class TargetState:
 
     drained: bool = False
     """While a ``wait`` is unanswered: this engine has answered it, or was paused before it was asked."""
+    has_answered: bool = False
+    """It answered a pause of ours and was not seen running since: it does not drain, whatever others store."""
     undrained: bool = False
     """A ``wait`` was sent to this engine and not answered, and it was not seen running since: whatever is wanted by now,
     "paused" may mean "draining"."""

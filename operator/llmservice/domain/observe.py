@@ -56,10 +56,10 @@ def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted
     """A read was answered; ``sent_for`` is what was wanted when it was sent."""
     sight = reading.sight
     undrained = state.undrained and sight is Sight.PAUSED
-    # Paused before any wait of ours could reach it: by whom and how is not ours to change.
-    drained = sight is Sight.SLEEPING or (
-        sight is Sight.PAUSED and not undrained and (state.drained or not sent_for.wait_unanswered)
-    )
+    # Paused before any wait could reach it: by whom and how is not ours to change. Where one is stored by now, another
+    # operator may have sent it.
+    is_older = not sent_for.wait_unanswered and not wanted.wait_stored
+    drained = sight is Sight.SLEEPING or (sight is Sight.PAUSED and not undrained and (state.drained or is_older))
     is_settled = sent_for.object_generation >= wanted.object_generation and _is_as(wanted, sight, drained, undrained)
     refusal = state.refusal if state.refusal is not None and state.refusal.sight is sight else None
     # One replacement and not several: it is the costliest part of a fan-out to many engines.
@@ -75,6 +75,7 @@ def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted
         failure=None,
         next_read_at=now + wanted.resync * (1.0 - 0.1 * _jitter(state.target.key, now)),
         drained=drained,
+        has_answered=state.has_answered and sight is not Sight.RUNNING,
         undrained=undrained,
         effective_object_generation=wanted.object_generation if is_settled else state.effective_object_generation,
         setbacks=0 if is_settled else state.setbacks,
@@ -138,6 +139,7 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
         next_call_at=next_call_at,
         refusal=refusal,
         drained=is_drain_over,
+        has_answered=is_drain_over,
         undrained=state.undrained and not is_drain_over,
         next_read_at=now,
     )
@@ -146,6 +148,11 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
 def call_given_up(state: TargetState, now: float) -> TargetState:
     """The open ``wait`` was given up for another call; the engine may drain on, and is read at once."""
     return replace(state, open_call=None, setbacks=0, setback=None, next_call_at=-NEVER, refusal=None, next_read_at=now)
+
+
+def wait_adopted(state: TargetState) -> TargetState:
+    """Another operator has stored that a ``wait`` is not answered: what was read meanwhile may have been its drain."""
+    return replace(state, drained=state.has_answered)
 
 
 def verify_requested(state: TargetState) -> TargetState:

@@ -100,7 +100,10 @@ def present_pause(spec: LLMServiceSpec, aim: Desired | None, previous: LastPause
     clear_cache = spec.pause.clear_cache
     if clear_cache is None:
         clear_cache = mode is not PauseMode.KEEP
-    return LastPause(mode=mode, clear_cache=clear_cache, answered=True)
+    is_taken_over = (
+        previous is not None
+    )  # an engine may drain on until it answers the abort, which the object has to tell
+    return LastPause(mode=mode, clear_cache=clear_cache, answered=not is_taken_over)
 
 
 def with_stored(pause: LastPause, stored: LastPause | None) -> LastPause:
@@ -109,8 +112,8 @@ def with_stored(pause: LastPause, stored: LastPause | None) -> LastPause:
 
 
 def unanswered(pause: LastPause) -> LastPause:
-    """The same pause, where an engine that was sent a ``wait`` may still be draining; other modes need no answer."""
-    return pause.model_copy(update={"answered": pause.mode is not PauseMode.WAIT})
+    """The same pause, where an engine that was sent a ``wait``, by it or before it, may still be draining."""
+    return pause.model_copy(update={"answered": False})
 
 
 def wanted(
@@ -125,7 +128,7 @@ def wanted(
     holds it; ``is_storing``: a write of another one is under way."""
     spec = service.spec
     asked = pause or LastPause(mode=spec.pause.mode, clear_cache=True, answered=True)
-    unanswered = asked.mode is PauseMode.WAIT and not asked.answered
+    unanswered = not asked.answered
     return Wanted(
         object_generation=service.metadata.object_generation,
         desired=spec.generation,

@@ -46,6 +46,8 @@ class Fleet:
     """``spec.maxPausedSeconds`` where the pause has lasted longer and goes on."""
     verify: str | None
     """The verify annotation whose full fresh read is done."""
+    hindrance: str | None = None
+    """Why the object's finalizers could not be written, which holds a pause."""
 
     def decision(self) -> Decision:
         """The conditions of this fleet."""
@@ -231,6 +233,8 @@ class _Words:
         sentence = f"{done} of {_targets(number.total - number.starting)} confirmed {effective}"
         if number.starting:
             sentence += f"; {number.starting} starting"
+        if self.fleet.hindrance is not None:
+            sentence += f". {self.fleet.hindrance}"
         if any(each.retrying for each in self.fleet.tally):
             sentence += f". Trying again: {self._first(lambda each: each.retrying)}"
         return sentence

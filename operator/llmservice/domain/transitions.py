@@ -44,7 +44,11 @@ def transitions(before: LLMServiceStatus, after: LLMServiceStatus, effective: De
 
 
 def _pause_started(before: LLMServiceStatus, after: LLMServiceStatus, _: Desired | None) -> Event | None:
-    if before.last_pause is not None or after.last_pause is None:
+    if (
+        before.last_pause is not None
+        or after.last_pause is None
+        or (after.targets is not None and not after.targets.total)
+    ):
         return None
     how = f"mode {after.last_pause.mode}, clearCache {str(after.last_pause.clear_cache).lower()}"
     return Event(EventReason.PAUSE_STARTED, f"Pausing with {how}")

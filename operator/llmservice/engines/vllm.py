@@ -92,11 +92,11 @@ class VLLM:
                     Obstacle.LOST, "not understood", "GET /is_paused was not answered with {'is_paused': true|false}"
                 )
             sight, said = (Sight.PAUSED if paused else Sight.RUNNING), ""
-        if traits.sleep_mode:
+        if traits.sleep_mode is not False:
             asleep = await self._is_asleep(target, timeout)
-            if isinstance(asleep, Failure):
+            if isinstance(asleep, Failure) and traits.sleep_mode:
                 return asleep
-            if asleep:
+            if asleep is True:
                 return Reading(Sight.SLEEPING, traits)
         return Reading(sight, traits, said)
 

@@ -18,7 +18,9 @@ from llmservice.kube.client import ApiError, Kubernetes, KubernetesError
 WATCH_SECONDS = 60
 WATCH_DEADLINE_SECONDS = 75.0
 """When a watch that the server should have ended counts as dead."""
-_RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)
+_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+_LIVED_SECONDS = 10.0
+"""A view that stood so long was a good one: the next interruption is a new one."""
 _SHORTEST_WATCH_SECONDS = 1.0
 """A watch that the server closes at once is not reopened faster than this."""
 
@@ -57,19 +59,19 @@ class PodView:
         """Follow the pods until cancelled."""
         attempt = 0
         while True:
+            opened: float | None = None
             try:
                 version = await self._list()
-                attempt = 0
+                opened = time.monotonic()
                 while True:
                     version = await self._watch(version)
             except KubernetesError as error:
                 self._conclude(False)
-                expired = isinstance(error, ApiError) and error.status == 410
-                level = logging.DEBUG if expired else logging.WARNING
+                if opened is not None and time.monotonic() - opened > _LIVED_SECONDS:
+                    attempt = 0
+                level = logging.DEBUG if isinstance(error, ApiError) and error.status == 410 else logging.WARNING
                 logger.log(level, "Lost sight of pods", extra={"path": self._path, **self._query, "error": str(error)})
-                await asyncio.sleep(
-                    0 if expired and attempt == 0 else _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)]
-                )
+                await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
                 attempt += 1
 
     async def _list(self) -> str:

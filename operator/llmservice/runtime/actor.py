@@ -49,11 +49,15 @@ class Actor:
         self._is_retired = False
         self._deleted = asyncio.Event()
         self._namespace_ends = False
+        self._is_namespace_known = False
+        """It was looked at since the object is deleted, or could not be."""
         self._verify_done = service.status.last_handled_verify
         """The one whose reads are done."""
         self._verify_seen = service.status.last_handled_verify
         """The verify annotation for which every target is read, or was."""
         self._next_strike = NEVER
+        self._verdicts_of = service
+        """The object whose verdicts are known to the targets."""
         self._wake = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._view = PodView(
@@ -140,7 +144,8 @@ class Actor:
     # What is wanted
 
     def _want(self) -> Wanted:
-        aim = None if self._is_retired else policy.effective(self.service, self._environment.wall())
+        is_left = self._is_retired or self._namespace_ends
+        aim = None if is_left else policy.effective(self.service, self._environment.wall())
         before, self._pause = self._pause, policy.present_pause(self.service.spec, aim, self._pause)
         if before is None:
             self._is_answered_here = False
@@ -148,8 +153,13 @@ class Actor:
                 # An engine may still drain from an earlier pause, which a read cannot tell from a finished one.
                 self._pause = policy.unanswered(self._pause)
         if self._pause is not None and not self._is_answered_here:
-            self._pause = policy.with_stored(self._pause, self.service.status.last_pause)
+            adopted = policy.with_stored(self._pause, self.service.status.last_pause)
+            if adopted != self._pause:
+                self._pause = adopted
+                self._targets.adopt_wait()
         may_call = self._older is not None and self._view.is_conclusive
+        if policy.is_released(self.service) and not self._is_namespace_known:
+            may_call = False
         writing = self._publisher.writing
         is_storing = writing is not None and writing.last_pause != self._pause
         return policy.wanted(self.service, aim, self._pause, may_call=may_call, is_storing=is_storing)
@@ -159,6 +169,9 @@ class Actor:
             self._was_listed = True
             self._spec_seen_at = now
         self._notice_strike()
+        if self.service is not self._verdicts_of:
+            self._verdicts_of = self.service
+            self._targets.know_verdicts(self.service.status)
         before, wanted = self._targets.wanted, self._want()
         if self._verify_requested != self._verify_seen:
             self._verify_seen = self._verify_requested
@@ -212,8 +225,11 @@ class Actor:
 
     def _stored(self, raw: JSON) -> None:
         service = LLMService.model_validate(raw)
-        if service.metadata.uid == self.service.metadata.uid:
-            self.record(service)
+        if service.metadata.uid != self.service.metadata.uid:
+            return
+        self.record(service)
+        if service.status.last_pause is not None and service.status.last_pause.answered:
+            self._is_answered_here = False  # whatever another operator stores from now on is about something newer
 
     # The report
 
@@ -279,6 +295,7 @@ class Actor:
             around=around,
             max_paused=spec.max_paused_seconds if clocks.is_paused_too_long(self.service, wall) else None,
             verify=self._verify_done,
+            hindrance=self._publisher.hindrance,
         )
 
     def _finalizers(self) -> tuple[str, ...]:
@@ -300,6 +317,7 @@ class Actor:
                 logger.warning(
                     "Did not look at the namespace", extra={"service": self.service.key, "error": str(error)}
                 )
+            self._is_namespace_known = True
             self._wake.set()
             await asyncio.sleep(_NAMESPACE_SECONDS)
 

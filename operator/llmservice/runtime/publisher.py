@@ -22,6 +22,8 @@ PROGRESS_SECONDS = 1.0
 """Time between two writes that change no condition."""
 _RETRY_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 """Waits after failed writes in a row. The first is a conflict in most cases, and is settled by reading again."""
+_FINALIZER_RETRY_SECONDS = 5.0
+_TRUCE_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,14 @@ class Publisher:
     _next_at: float = -NEVER
     """No write starts before this time, after a failure."""
     _written_at: float = -NEVER
+    hindrance: str | None = None
+    """Why the finalizers could not be written; None if they were, or need not be."""
+    _finalizers_at: float = -NEVER
+    """They are not tried again before this time."""
+    _written: LLMServiceStatus | None = None
+    """The status of our last write."""
+    _contests: int = 0
+    """Writes in a row that undid somebody else's."""
 
     def publish(self, draft: Draft, now: float) -> float:
         """Start a write if one is due; returns when to ask again."""
@@ -72,11 +82,15 @@ class Publisher:
             return NEVER
         if now < self._next_at:
             return self._next_at
-        if draft.finalizers != draft.service.metadata.finalizers:
+        if draft.finalizers == draft.service.metadata.finalizers:
+            self.hindrance = None
+        elif now >= self._finalizers_at:
             self.writing = draft.service.status
-            put = services.put_finalizers(self.environment.kubernetes, draft.service, draft.finalizers)
-            self.spawn(self._write(draft.service, put, ()))
+            self.spawn(self._write_finalizers(draft.service, draft.finalizers))
             return NEVER
+        return min(self._publish_status(draft, now), self._finalizers_at if self.hindrance is not None else NEVER)
+
+    def _publish_status(self, draft: Draft, now: float) -> float:
         stored = draft.service.status
         if now < draft.hold_until:
             if draft.pause_to_store is None:
@@ -84,6 +98,9 @@ class Publisher:
             status = stored.model_copy(update={"last_pause": draft.pause_to_store})
             self._start(draft, status, now)
             return NEVER
+        is_foreign = self._written is not None and stored != self._written
+        if is_foreign and now < self._written_at + self._truce():
+            return self._written_at + self._truce()
         if draft.pause_to_store is not None or not _shows(stored, draft):
             pass
         elif not self.is_stale:
@@ -94,17 +111,41 @@ class Publisher:
         self.is_stale = False
         status = compose(draft.fleet(), stored, self.environment.timestamp())
         if status == stored:
+            self._contests = 0
             self._tell(draft.service)
         else:
+            self._contests = self._contests + 1 if is_foreign else 0
             self._start(draft, status, now)
         return NEVER
 
+    def _truce(self) -> float:
+        """Seconds that another operator's status is left standing before it is undone: two that know different things must
+        not write as fast as they can."""
+        return _TRUCE_SECONDS[min(self._contests, len(_TRUCE_SECONDS) - 1)]
+
     def _start(self, draft: Draft, status: LLMServiceStatus, now: float) -> None:
         self._written_at = now
-        self.writing = status
+        self.writing = self._written = status
         events = transitions(draft.service.status, status, draft.effective)
         put = services.put_status(self.environment.kubernetes, draft.service, status)
         self.spawn(self._write(draft.service, put, events))
+
+    async def _write_finalizers(self, service: LLMService, finalizers: tuple[str, ...]) -> None:
+        try:
+            self.on_stored(await services.put_finalizers(self.environment.kubernetes, service, finalizers))
+            self.hindrance = None
+        except KubernetesError as error:
+            conflict = isinstance(error, ApiError) and error.status == 409
+            self._finalizers_at = self.environment.clock() + (0.0 if conflict else _FINALIZER_RETRY_SECONDS)
+            if conflict:
+                await self._read_again(service)
+            else:
+                self.hindrance = f"The finalizers of this object could not be written: {error}"
+                self.is_stale = True
+                logger.warning("Did not write the finalizers", extra={"service": service.key, "error": str(error)})
+        finally:
+            self.writing = None
+            self.on_end()
 
     async def _write(self, service: LLMService, put: Awaitable[JSON], events: tuple[Event, ...]) -> None:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from llmservice.api import LLMService
+from llmservice.api import LLMService, LLMServiceStatus
 from llmservice.domain import deaths, gate, observe, ownership, report, step
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Target, TargetState
@@ -110,6 +110,21 @@ class Targets:
             if step.may_call_off(wanted, slot.state):
                 self._call_off(slot)
             self._step(slot)
+
+    def know_verdicts(self, status: LLMServiceStatus) -> None:
+        """Engines that this or another operator leaves alone, as ``status`` tells."""
+        verdicts = deaths.stored_verdicts(status, self.wanted.object_generation)
+        if verdicts == self._verdicts:
+            return
+        self._verdicts = verdicts
+        for slot in self._slots:
+            slot.state = replace(slot.state, condemned=self._verdict(slot.state.target, slot.key))
+            self._step(slot)
+
+    def adopt_wait(self) -> None:
+        """Another operator sent a ``wait`` that is not answered yet."""
+        for slot in self._slots:
+            slot.state = observe.wait_adopted(slot.state)
 
     def verify(self) -> None:
         """Read every target afresh: what was sent before this moment no longer counts."""
