@@ -54,7 +54,7 @@ verify: lint types contracts generated ## Check format, lint, types, import cont
 
 test: install ## Unit, property and integration tests, on a real API server and simulated engines; JOBS=3 at once
 	@$(BIN)/python -m llmservice_testing.controlplane --assets-only
-	@$(BIN)/pytest -m "not real_engine" --numprocesses $(JOBS) --dist loadfile
+	@$(BIN)/pytest -m "not real_engine and not long" --numprocesses $(JOBS) --dist loadfile
 
 soak: install ## The state machine of the core with many more examples, chosen anew each time; prints progress
 	@LLMSERVICE_SOAK=1 $(BIN)/pytest tests/property -s --timeout=0
@@ -71,7 +71,7 @@ bench: install ## Measure against fan-outs by hand, a trainer's client and kubec
 	@$(BIN)/python -m bench
 
 reliability: install ## Run every fault test, those of minutes too, and write the matrix into docs/reliability.md
-	@LLMSERVICE_LONG=1 $(BIN)/python -m llmservice_testing.reliability --jobs $(JOBS) --write docs/reliability.md
+	@$(BIN)/python -m llmservice_testing.reliability --jobs $(JOBS) --write docs/reliability.md
 
 controlplane: install ## Start an API server to try things on, until Ctrl-C
 	@$(BIN)/python -m llmservice_testing.controlplane

@@ -10,7 +10,6 @@ every test that claims it passed. It ends with status 1 if one does not.
 """
 
 import argparse
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,11 +19,8 @@ from typing import Final
 
 import pytest
 
-LONG: Final = "LLMSERVICE_LONG"
-"""The environment variable that lets the tests run that take minutes by their nature: `1` for yes."""
-
-long = pytest.mark.skipif(os.environ.get(LONG) != "1", reason=f"takes minutes: make reliability, or {LONG}=1")
-"""Marks such a test."""
+long = pytest.mark.long
+"""Marks a test that takes minutes by its nature, or repeats another with other values: only `make reliability` runs it."""
 
 PROMISES: Final = {
     "recovers": "recovers without help, to what the spec says (R16, R20)",
@@ -138,5 +134,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault(LONG, "1")
     sys.exit(main())

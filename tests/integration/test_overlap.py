@@ -120,7 +120,7 @@ def test_two_operators_and_new_pods_drift_and_deletion(
     assert fleet.members[0].engine.paused
 
 
-@pytest.mark.promise("recovers", "truth", "silent", fault="two operators at once")
+@pytest.mark.promise("recovers", "silent", fault="two operators at once")
 def test_two_operators_and_a_drain(fleet: Fleet, pair: tuple[OperatorProcess, OperatorProcess]) -> None:
     """`lastPause` of one is read by the other."""
     fleet.grow(2)
@@ -294,7 +294,7 @@ def _open_reads(fleet: Fleet) -> int:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.promise("recovers", "calm", "truth", fault="the API server is restarted five times")
+@pytest.mark.promise("recovers", "calm", fault="the API server is restarted five times")
 def test_r16_five_restarts_of_the_api_server(
     fleet: Fleet, control_plane: ControlPlane, own_operator: OperatorProcess
 ) -> None:
