@@ -30,8 +30,8 @@ def too_long(operator: OperatorProcess, fleet: Fleet) -> float:
 
 
 def wait_for_limit(status: Json, seconds: int) -> None:
-    """Until a pause of this status has lasted so long."""
-    limit = to_seconds(status["pausedSince"]) + seconds
+    """Until a pause of this status has lasted so long; what is stored was rounded down to a whole second."""
+    limit = to_seconds(status["pausedSince"]) + 1 + seconds
     wait_until(lambda: time.time() > limit, PATIENCE_SECONDS, what="the limit being over")
 
 
