@@ -587,3 +587,11 @@ def test_a_verify_does_not_interrupt_an_open_call() -> None:
 def test_r1_after_a_verify_no_call_rests_on_an_older_read() -> None:
     told = story(may_call=False).read(RUNNING).verify().ask().terms(may_call=True)
     assert told.action == Read(identify=False)
+
+
+def test_r5_an_abort_that_took_over_a_drain_is_sent_until_it_is_answered() -> None:
+    told = story(mode="abort", wait_unanswered=True).read(PAUSED)
+    assert told.shown is State.PAUSING, "whoever reads this object after a restart must not take the drain for a pause"
+    assert told.action == ControlCall(told.wanted.pause)
+    answered = told.call().answered().read(PAUSED)
+    assert answered.shown is State.PAUSED
