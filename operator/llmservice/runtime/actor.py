@@ -22,6 +22,9 @@ from llmservice.runtime.publisher import Draft, Publisher
 from llmservice.runtime.targets import Targets
 from llmservice.runtime.trust import TrustKeeper
 
+TICK_SECONDS = 0.05
+"""What is due by time alone is gathered this long: a thousand targets at rest would wake the actor a hundred times a second.
+What happens wakes it at once."""
 FIRST_REPORT_SECONDS = 0.25
 """What is done within this time after a new spec is reported once, as done. The status says by its observedGeneration that
 it is about an older spec so long."""
@@ -131,7 +134,7 @@ class Actor:
             self._refresh_wanted(now)
             self._targets.step_due(now)
             publish_at = self._publish(now)
-            await self._sleep(min(publish_at, self._targets.next_due()))
+            await self._sleep(max(min(publish_at, self._targets.next_due()), now + TICK_SECONDS))
 
     async def _sleep(self, until: float) -> None:
         delay = None if until == NEVER else max(0.0, until - self._environment.clock())
