@@ -10,6 +10,7 @@
 says so; `Kubectl` runs the real one.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -17,6 +18,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -441,3 +443,38 @@ class History:
                 break  # the last one is still being written
             found.append(event["object"])
         return found
+
+
+@contextlib.contextmanager
+def nothing_false_is_said(fleet: Fleet) -> Iterator[None]:
+    """While the block runs, `status.paused: true` about the present spec is compared with the engines all the time.
+
+    The status is read first: nobody but the operator changes the engines here, and it never resumes while paused is wanted,
+    so that an engine which is not paused now was not paused when the status said so either.
+    """
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            service = fleet.get()
+            if service["metadata"]["generation"] != service["status"].get("observedGeneration"):
+                continue
+            desired, said = service["spec"].get("generation"), service["status"].get("paused")
+            truth = [engine.paused for engine in fleet.engines]
+            if fleet.get()["metadata"]["generation"] != service["metadata"]["generation"]:
+                continue
+            if desired == "paused" and said is True and not all(truth):
+                wrong.append(f"paused: true, but {truth}")
+            if desired == "running" and said is False and any(truth):
+                wrong.append(f"paused: false, but {truth}")
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+    if wrong:
+        raise AssertionError(f"something false was said: {wrong}")

@@ -1,51 +1,23 @@
 """R13: the operator can be killed at any instant, and the end is the same: no contrary call, no false `paused`."""
 
 import random
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from llmservice_testing.cluster import Cluster, wait_until
-from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet, History, OpenRequest, condition, reads
+from llmservice_testing.fleet import (
+    PATIENCE_SECONDS,
+    Fleet,
+    History,
+    OpenRequest,
+    condition,
+    nothing_false_is_said,
+    reads,
+)
 from llmservice_testing.operator_process import OperatorProcess
 from llmservice_testing.simulator import Fault
-
-
-@contextmanager
-def nothing_false_is_said(fleet: Fleet) -> Iterator[None]:
-    """While the block runs, `status.paused: true` about the present spec is compared with the engines all the time.
-
-    The status is read first: nobody but the operator changes the engines here, and it never resumes while paused is wanted,
-    so that an engine which is not paused now was not paused when the status said so either.
-    """
-    wrong: list[str] = []
-    done = threading.Event()
-
-    def look() -> None:
-        while not done.is_set():
-            service = fleet.get()
-            if service["metadata"]["generation"] != service["status"].get("observedGeneration"):
-                continue
-            desired, said = service["spec"].get("generation"), service["status"].get("paused")
-            truth = [engine.paused for engine in fleet.engines]
-            if fleet.get()["metadata"]["generation"] != service["metadata"]["generation"]:
-                continue
-            if desired == "paused" and said is True and not all(truth):
-                wrong.append(f"paused: true, but {truth}")
-            if desired == "running" and said is False and any(truth):
-                wrong.append(f"paused: false, but {truth}")
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-    assert wrong == []
 
 
 @pytest.mark.parametrize("seed", [1, 2])

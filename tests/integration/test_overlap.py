@@ -1,16 +1,14 @@
 """Two operators at once, one that was frozen, and one that is killed at every step: the end is as if there were one."""
 
 import itertools
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from llmservice_testing.cluster import Cluster, wait_until
 from llmservice_testing.controlplane import ControlPlane
-from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet, reads
+from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet, nothing_false_is_said, reads
 from llmservice_testing.operator_process import OperatorProcess
 from llmservice_testing.reliability import long
 from llmservice_testing.simulator import Fault
@@ -44,37 +42,6 @@ def _is_quiet_for_a_resync(fleet: Fleet) -> bool:
     return at_rest(fleet) == before
 
 
-@contextmanager
-def no_false_true(fleet: Fleet) -> Iterator[None]:
-    """While the block runs, `status.paused` about the present spec is compared with the engines all the time."""
-    wrong: list[str] = []
-    done = threading.Event()
-
-    def look() -> None:
-        while not done.is_set():
-            service = fleet.get()
-            generation = service["metadata"]["generation"]
-            if generation != service["status"].get("observedGeneration"):
-                continue
-            desired, said = service["spec"].get("generation"), service["status"].get("paused")
-            truth = [engine.paused for engine in fleet.engines]
-            if fleet.get()["metadata"]["generation"] != generation:
-                continue
-            if desired == "paused" and said is True and not all(truth):
-                wrong.append(f"paused: true, but {truth}")
-            if desired == "running" and said is False and any(truth):
-                wrong.append(f"paused: false, but {truth}")
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-    assert wrong == []
-
-
 # Two at once
 
 
@@ -85,7 +52,7 @@ def test_two_operators_converge_agree_and_fall_silent(
     fleet.grow(4)
     fleet.declare("running")
     fleet.wait("Ready", reason="InDesiredState")
-    with no_false_true(fleet):
+    with nothing_false_is_said(fleet):
         for desired, call in (("paused", "/pause"), ("running", "/resume"), ("paused", "/pause")):
             before = len(fleet.posts())
             fleet.want(desired)
@@ -256,7 +223,7 @@ def test_r13_killed_at_each_step_of_a_fan_out_of_eight_the_end_is_the_same(
             engine.faults.script("/pause", Fault.slow(after=0.2))
         elif step == "read back":
             engine.faults.script("/pause", Fault.slow(after=0.3))
-    with no_false_true(fleet):
+    with nothing_false_is_said(fleet):
         fleet.want("paused")
         if step in ("open", "done", "status", "read back"):
             wait_until(lambda: len(fleet.posts()) == 8, PATIENCE_SECONDS, what="eight calls")
