@@ -87,9 +87,9 @@ def operating(
     `program` is what Python is told to run. Raises WaitTimeoutError.
     """
     _create_pods(stage.cluster, namespace, addresses)
-    metrics, liveness = free_ports(2)
+    metrics, health = free_ports(2)
     flags = ["--namespace", namespace, "--metrics-address", f"127.0.0.1:{metrics}"]
-    arguments = [*program, "operator", *flags, "--liveness-address", f"127.0.0.1:{liveness}"]
+    arguments = [*program, "operator", *flags, "--health-address", f"127.0.0.1:{health}"]
     environment = {"KUBECONFIG": str(stage.plane.kubeconfig)}
     with stage.python(f"operator-{namespace}", arguments, environment) as operator:
         service = make_llmservice(NAME).selector(app=NAME).ports(PORT).generation("running")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from llmservice import api, crd, logs, metrics_server
+from llmservice import crd, endpoints, logs
 from llmservice.engines.transports import Transports
 from llmservice.handlers import Watcher
 from llmservice.kube import schema
@@ -23,8 +23,6 @@ from llmservice.metrics import Metrics
 from llmservice.runtime.environment import Environment
 from llmservice.runtime.operator import Operator
 from llmservice.settings import OperatorSettings
-
-_CRD_RETRY_SECONDS = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +45,8 @@ def run_operator(
     metrics_address: Annotated[
         str | None, typer.Option(help="host:port of /metrics, or empty for none. Default 0.0.0.0:9090.")
     ] = None,
-    liveness_address: Annotated[
-        str | None, typer.Option(help="host:port of /healthz, or empty for none. Default 0.0.0.0:8080.")
+    health_address: Annotated[
+        str | None, typer.Option(help="host:port of /healthz and /readyz, or empty for none. Default 0.0.0.0:8080.")
     ] = None,
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C).
@@ -62,7 +60,7 @@ def run_operator(
         "log_format": log_format,
         "log_level": log_level.upper() if log_level is not None else None,
         "metrics_address": metrics_address,
-        "liveness_address": liveness_address,
+        "health_address": health_address,
     }
     try:
         settings = OperatorSettings(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
@@ -123,9 +121,20 @@ async def _work(
     environment = Environment(kubernetes, events, transports, metrics, time.monotonic, time.time)
     operator = Operator(environment, namespaces)
     metrics.observe(operator)
-    watcher = Watcher(namespaces, settings.liveness_address, on_change=operator.record, on_delete=operator.forget)
-    async with metrics_server.serving(metrics, settings.metrics_address), asyncio.TaskGroup() as group:
-        await _wait_for_schema(kubernetes)
+    watcher = Watcher(namespaces, on_change=operator.record, on_delete=operator.forget)
+    gate = schema.Gate(kubernetes)
+
+    async def lack() -> str:
+        return gate.why or ("" if operator.knows_all else "the LLMServices were not listed yet")
+
+    scrape = {"/metrics": endpoints.metrics(metrics.registry)}
+    probes = {"/healthz": endpoints.probe(watcher.lack), "/readyz": endpoints.probe(lack)}
+    async with (
+        endpoints.serving(settings.metrics_address, scrape),
+        endpoints.serving(settings.health_address, probes),
+        asyncio.TaskGroup() as group,
+    ):
+        await gate.wait()
         watcher.start()
         served = ", ".join(namespaces) if namespaces is not None else "all"
         logger.info("Started", extra={"version": version("llmservice"), "namespaces": served})
@@ -134,24 +143,3 @@ async def _work(
             await operator.run()
         finally:
             await watcher.stop()
-
-
-async def _wait_for_schema(kubernetes: Kubernetes) -> None:
-    """Until the resource is served with every field that is read. Kopf looks for it once, when it starts; and a field that
-    an old definition drops in silence, like ``pause.mode``, would turn what people ask for into something else."""
-    said = ""
-    while True:
-        try:
-            missing = await schema.missing_fields(kubernetes)
-            if not missing:
-                return
-            why = (
-                f"the API server serves {api.CRD_NAME} without {', '.join(missing)}; "
-                "apply the definition of this version: llmservice crd | kubectl apply --server-side -f -"
-            )
-        except KubernetesError as error:
-            why = str(error)
-        if why != said:
-            logger.warning("Waiting for the resource", extra={"why": why})
-            said = why
-        await asyncio.sleep(_CRD_RETRY_SECONDS)

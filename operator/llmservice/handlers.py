@@ -1,6 +1,6 @@
 """Kopf: notice that an LLMService changed, and say so. Its settings, and its life in a thread of its own, are here too.
 
-Kopf does what it is best at, the connection, the watch of LLMServices and the liveness endpoint, and nothing else: with an
+Kopf does what it is best at, the connection, and the watch of LLMServices, and nothing else: with an
 ``on.event`` handler it writes nothing to objects, sets no finalizer and keeps no state in annotations.
 
 It runs in its own thread and event loop (docs/adr/0001). When it ends it cancels every task of its loop that it did not
@@ -8,6 +8,7 @@ know at its start, which would be all the actors; and an error in its stream end
 """
 
 import asyncio
+import functools
 import itertools
 import logging
 import math
@@ -24,6 +25,9 @@ from llmservice.kube.client import JSON, load_configuration
 _STOP_SECONDS = 5.0
 """How long kopf may take to end; in an outage of the API server it may take for ever."""
 _RESTART_SECONDS = (1.0, 2.0, 5.0, 10.0)
+_LONG_LIFE_SECONDS = 60.0
+"""After a life of this length the next end is a new trouble, not more of the last."""
+_ANSWER_SECONDS = 5.0
 _REOPEN_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
@@ -56,19 +60,19 @@ class Watcher:
     def __init__(
         self,
         namespaces: Sequence[str] | None,
-        liveness_address: str,
         *,
         on_change: Callable[[JSON], None],
         on_delete: Callable[[str], None],
     ) -> None:
         self._namespaces = namespaces
-        self._liveness_endpoint = f"http://{liveness_address}/healthz" if liveness_address else None
         self._on_change = on_change
         self._on_delete = on_delete
         self._pace = Pace()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._kopf_loop: asyncio.AbstractEventLoop | None = None
+        """None between two lives of kopf."""
         self._end_of_life: Callable[[], object] = bool
         """Ends the present life of kopf, from any thread."""
 
@@ -85,19 +89,40 @@ class Watcher:
         if self._thread.is_alive():
             logger.warning("Kopf did not end in time and is given up", extra={"seconds": _STOP_SECONDS})
 
+    async def lack(self) -> str:
+        """Why this does not live, or an empty string. Before its start and between two lives of kopf it does."""
+        if self._thread.ident is not None and not self._thread.is_alive():
+            return "the thread that watches LLMServices has ended"
+        loop, answer = self._kopf_loop, asyncio.get_running_loop().create_future()
+        if loop is None:
+            return ""
+        reply = functools.partial(answer.get_loop().call_soon_threadsafe, _settle, answer)
+        try:
+            loop.call_soon_threadsafe(reply)
+            await asyncio.wait_for(answer, _ANSWER_SECONDS)
+        except RuntimeError:  # it was closed meanwhile
+            return ""
+        except TimeoutError:
+            return f"the loop that watches LLMServices did not answer within {_ANSWER_SECONDS:g} s"
+        return ""
+
     def _run(self) -> None:
-        for wait in itertools.chain(_RESTART_SECONDS, itertools.repeat(_RESTART_SECONDS[-1])):
+        ends = 0
+        while True:
+            wait, began = _RESTART_SECONDS[min(ends, len(_RESTART_SECONDS) - 1)], time.monotonic()
             try:
                 asyncio.run(self._live())
             except Exception:  # whatever ends kopf, its work has to go on
                 logger.warning("Kopf ended and is started again", exc_info=True, extra={"seconds": wait})
             if self._stop.wait(wait):
                 return
+            ends = 0 if time.monotonic() - began > _LONG_LIFE_SECONDS else ends + 1
 
     async def _live(self) -> None:
         # Kopf waits for a threading.Event in a thread that it cannot cancel, and then never ends by itself.
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         self._end_of_life = lambda: loop.call_soon_threadsafe(stop.set)
+        self._kopf_loop = loop
         if self._stop.is_set():
             return
         try:
@@ -107,11 +132,10 @@ class Watcher:
                 clusterwide=self._namespaces is None,
                 namespaces=self._namespaces or (),
                 standalone=True,
-                liveness_endpoint=self._liveness_endpoint,
                 stop_flag=stop,
             )
         finally:
-            self._end_of_life = bool
+            self._end_of_life, self._kopf_loop = bool, None
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -130,6 +154,11 @@ class Watcher:
             return await login(self._pace)
 
         return registry
+
+
+def _settle(answer: asyncio.Future[None]) -> None:
+    if not answer.done():
+        answer.set_result(None)
 
 
 async def login(pace: "Pace") -> kopf.AiohttpSession:

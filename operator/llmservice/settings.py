@@ -30,5 +30,5 @@ class OperatorSettings(BaseSettings):
     """The least severe level that is logged."""
     metrics_address: Address = "0.0.0.0:9090"
     """host:port of Prometheus' /metrics; empty: none."""
-    liveness_address: Address = "0.0.0.0:8080"
-    """host:port of /healthz; empty: none."""
+    health_address: Address = "0.0.0.0:8080"
+    """host:port of /healthz and /readyz; empty: none."""

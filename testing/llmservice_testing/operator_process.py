@@ -30,7 +30,7 @@ class OperatorStateError(Exception):
 class OperatorProcess:
     """One `llmservice operator`. Use it as a context manager, or call `start` and `stop`; it can be started again.
 
-    Its log, metrics and liveness addresses stay the same from start to start.
+    Its log, metrics and health addresses stay the same from start to start.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class OperatorProcess:
     ) -> None:
         """`namespaces` None: all of them. `directory` gets the log; `arguments` go to the command as they are."""
         scope = ["--all-namespaces"] if namespaces is None else [f"--namespace={name}" for name in namespaces]
-        metrics_port, liveness_port = free_ports(2)
+        metrics_port, health_port = free_ports(2)
         self.metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
-        self.liveness_url = f"http://127.0.0.1:{liveness_port}/healthz"
+        self._health_url = f"http://127.0.0.1:{health_port}"
         self.log = directory / "operator.log"
         self._command = [
             "/usr/bin/env",  # it gives the variable and becomes the operator: the process id stays the same
@@ -55,7 +55,7 @@ class OperatorProcess:
             *scope,
             "--log-format=json",
             f"--metrics-address=127.0.0.1:{metrics_port}",
-            f"--liveness-address=127.0.0.1:{liveness_port}",
+            f"--health-address=127.0.0.1:{health_port}",
             *arguments,
         ]
         self._process: ServerProcess | None = None
@@ -63,7 +63,7 @@ class OperatorProcess:
     # Life
 
     def start(self) -> None:
-        """Starts it and waits until it says that it lives and watches. Raises ServerNotReadyError."""
+        """Starts it and waits until it says that it is ready. Raises ServerNotReadyError."""
         self.start_soon()
         wait_until_ready(self._running(), self._lacks, timeout=START_TIMEOUT_SECONDS)
 
@@ -123,8 +123,13 @@ class OperatorProcess:
         return response.text
 
     def liveness(self) -> int:
-        """The HTTP status of its liveness endpoint."""
-        return httpx.get(self.liveness_url, timeout=10, trust_env=False).status_code
+        """The HTTP status of /healthz."""
+        return self._probe("/healthz").status_code
+
+    def lack(self) -> str:
+        """What it still lacks to do its work, as /readyz says; empty once it is ready."""
+        response = self._probe("/readyz")
+        return "" if response.status_code == 200 else response.text.strip() or str(response.status_code)
 
     def log_lines(self) -> list[Json]:
         """Its log so far, of all its lives; lines that are no JSON objects come as `{"message": line}`."""
@@ -141,10 +146,12 @@ class OperatorProcess:
 
     def _lacks(self) -> str | None:
         try:
-            status = self.liveness()
+            return self.lack() or None
         except httpx.TransportError as error:
-            return f"{self.liveness_url}: {error or type(error).__name__}"
-        return None if status == 200 else f"{self.liveness_url} answered {status}"
+            return f"{self._health_url}: {error or type(error).__name__}"
+
+    def _probe(self, path: str) -> httpx.Response:
+        return httpx.get(f"{self._health_url}{path}", timeout=10, trust_env=False)
 
 
 def _entry(line: str) -> Json:

@@ -70,8 +70,8 @@ def test_metrics_count_no_pods(fleet: Fleet, own_operator: OperatorProcess) -> N
     assert len(scrape(own_operator)[1]) == before
 
 
-def test_liveness_answers(own_operator: OperatorProcess) -> None:
-    assert own_operator.liveness() == 200
+def test_it_lives_and_is_ready(own_operator: OperatorProcess) -> None:
+    assert (own_operator.liveness(), own_operator.lack()) == (200, "")
 
 
 def test_sigterm_ends_it_in_seconds_with_status_0_and_leaves_the_engines(

@@ -96,6 +96,8 @@ def test_case_48_r23_an_old_definition_is_refused_by_name_until_the_right_one_is
     assert line["level"] == "warning"
     assert NAME in line["why"]
     assert "llmservice crd" in line["why"]  # and what to do
+    assert waiting.liveness() == 200  # a restart would not help
+    assert field in waiting.lack()
 
     paused_fleet.declare("paused")
     assert [call.path for engine in paused_fleet.engines for call in engine.calls] == []

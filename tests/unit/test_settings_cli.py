@@ -31,7 +31,7 @@ def words(result: Result) -> str:
             ("--all-namespaces", "--metrics-address", "nonsense"), ["--metrics-address", "nonsense"], id="no address"
         ),
         pytest.param(
-            ("--all-namespaces", "--liveness-address", "host:port"), ["--liveness-address", "host:port"], id="no port"
+            ("--all-namespaces", "--health-address", "host:port"), ["--health-address", "host:port"], id="no port"
         ),
         pytest.param(
             ("--all-namespaces", "--metrics-address", "0.0.0.0:99999"),
@@ -81,7 +81,7 @@ def test_help_is_shown_without_a_command() -> None:
 
 def test_help_names_every_option() -> None:
     said = words(run("operator", "--help"))
-    for option in ("namespace", "all-namespaces", "log-format", "log-level", "metrics-address", "liveness-address"):
+    for option in ("namespace", "all-namespaces", "log-format", "log-level", "metrics-address", "health-address"):
         assert f"--{option}" in said
 
 
@@ -93,7 +93,7 @@ def test_crd_prints_the_definition() -> None:
 def test_the_defaults_are_those_that_help_tells() -> None:
     settings = OperatorSettings()
     assert (settings.log_format, settings.log_level) == (LogFormat.TEXT, "INFO")
-    assert (settings.metrics_address, settings.liveness_address) == ("0.0.0.0:9090", "0.0.0.0:8080")
+    assert (settings.metrics_address, settings.health_address) == ("0.0.0.0:9090", "0.0.0.0:8080")
 
 
 def test_flags_win_over_the_environment_which_wins_over_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

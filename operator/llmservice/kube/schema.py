@@ -4,11 +4,17 @@ Helm does not update CustomResourceDefinitions, and the API server drops fields 
 word. An operator that then acted would do something else than was asked.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmservice import api, crd
-from llmservice.kube.client import ApiError, Kubernetes
+from llmservice.kube.client import ApiError, Kubernetes, KubernetesError
+
+_RETRY_SECONDS = 2.0
+
+logger = logging.getLogger(__name__)
 
 
 async def missing_fields(kubernetes: Kubernetes) -> tuple[str, ...]:
@@ -42,3 +48,34 @@ def _paths(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield path
         yield from _paths(child, path)
         yield from _paths(child.get("items", {}), path)
+
+
+class Gate:
+    """Opens when the resource is served with every field that is read. Kopf looks for it once, when it starts; and a field
+    that an old definition drops in silence, like ``pause.mode``, would turn what people ask for into something else."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self._kubernetes = kubernetes
+        self.why = "the served schema was not compared yet"
+        """What it waits for; empty once it is open."""
+
+    async def wait(self) -> None:
+        """Until then; the log says once what is missing."""
+        while why := await self._lack():
+            if why != self.why:
+                logger.warning("Waiting for the resource", extra={"why": why})
+                self.why = why
+            await asyncio.sleep(_RETRY_SECONDS)
+        self.why = ""
+
+    async def _lack(self) -> str:
+        try:
+            missing = await missing_fields(self._kubernetes)
+        except KubernetesError as error:
+            return str(error)
+        if not missing:
+            return ""
+        return (
+            f"the API server serves {api.CRD_NAME} without {', '.join(missing)}; "
+            "apply the definition of this version: llmservice crd | kubectl apply --server-side -f -"
+        )

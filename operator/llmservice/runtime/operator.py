@@ -33,7 +33,8 @@ class Operator:
         self._recorded_at: dict[str, float] = {}
         self._actors: dict[str, Actor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._all_known = False
+        self.knows_all = False
+        """A complete list was read at least once."""
         self._unsettled: set[str] = set()
         """Namespaces in which an LLMService came or went, so that ownership has to be worked out anew."""
 
@@ -102,8 +103,8 @@ class Operator:
         alive = {raw["metadata"]["uid"] for raw in listed}
         for uid in [uid for uid in self._services if uid not in alive and self._recorded_at[uid] < began]:
             self.forget(uid)
-        if not self._all_known:
-            self._all_known = True
+        if not self.knows_all:
+            self.knows_all = True
             self._settle(service.metadata.namespace for service in tuple(self._services.values()))
 
     def _start(self, service: LLMService) -> None:
@@ -136,7 +137,7 @@ class Operator:
 
     def _settle(self, namespaces: Iterable[str]) -> None:
         """Tell the actors of these namespaces who goes before them."""
-        if not self._all_known:
+        if not self.knows_all:
             return
         for namespace in set(namespaces):
             here = [service for service in self._services.values() if service.metadata.namespace == namespace]

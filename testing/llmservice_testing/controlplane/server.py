@@ -246,9 +246,10 @@ class ControlPlane:
         ]
 
     def _apiserver_lacks(self) -> str | None:
-        if not self.ca_file.exists():
+        try:
+            context = ssl.create_default_context(cafile=str(self.ca_file))
+        except (FileNotFoundError, ssl.SSLError):  # the file is there before all that is in it
             return "it has not written its certificate yet"
-        context = ssl.create_default_context(cafile=str(self.ca_file))
         headers = {"Authorization": f"Bearer {self.token}"}
         client = httpx.Client(verify=context, headers=headers, trust_env=False, timeout=2)
         return _lacks(client, f"{self.url}/readyz?verbose")

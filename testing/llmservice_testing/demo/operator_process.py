@@ -42,7 +42,7 @@ def running_operator(folder: Path) -> Iterator[RunningOperator]:
     if not program.exists():
         raise DemoError(f"There is no {program}: run make install first.")
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
-    arguments = ["operator", "--namespace", NAMESPACE, "--metrics-address", metrics, "--liveness-address", ""]
+    arguments = ["operator", "--namespace", NAMESPACE, "--metrics-address", metrics, "--health-address", ""]
     process = ServerProcess.start([str(program), *arguments], log=folder / "operator.log")
     try:
         yield RunningOperator(process, shlex.join(["llmservice", *arguments]), f"http://{metrics}/metrics")
