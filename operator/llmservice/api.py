@@ -64,9 +64,11 @@ class Desired(StrEnum):
 
 
 class EngineType(StrEnum):
-    """Which control routes the pods speak."""
+    """Which control routes the pods speak: ``vllm``, each pod's own engine; ``ray-serve``, the control plane of a Ray Serve
+    LLM application, which speaks for all its replicas."""
 
     VLLM = "vllm"
+    RAY_SERVE = "ray-serve"
 
 
 class Scheme(StrEnum):
@@ -136,6 +138,9 @@ class Reason(StrEnum):
 
     ALL_PAUSED = "AllPaused"
     """Paused=True: every expected target was read as paused (or asleep)."""
+    AGGREGATE_PAUSED = "AggregatePaused"
+    """Paused=True on Ray Serve: a pause was answered for the present proxies and replicas, and the application says since
+    that it is paused, which is true as soon as one replica is."""
     ALL_RUNNING = "AllRunning"
     """Paused=False: every expected target was read as running."""
     TARGETS_STARTING = "TargetsStarting"
@@ -151,6 +156,8 @@ class Reason(StrEnum):
     """Stalled: a pod answers 404; vLLM shows the control routes only with VLLM_SERVER_DEV_MODE=1."""
     PORT_MISSING = "PortMissing"
     """Stalled: no container of a pod has a port of the name in ``spec.engine.ports``."""
+    MODEL_NOT_FOUND = "ModelNotFound"
+    """Stalled: the Ray Serve application has no model of the id in ``spec.engine.model``."""
     UNAUTHORIZED = "Unauthorized"
     """Stalled: a pod answers 401 or 403."""
     UNSUPPORTED_MODE = "UnsupportedMode"
@@ -173,6 +180,7 @@ STALLED_REASONS = (
     Reason.PODS_CLAIMED,
     Reason.ENDPOINT_MISSING,
     Reason.PORT_MISSING,
+    Reason.MODEL_NOT_FOUND,
     Reason.UNAUTHORIZED,
     Reason.UNSUPPORTED_MODE,
     Reason.ENGINE_ERROR,
@@ -312,13 +320,25 @@ class Engine(_Model):
                     "ports are immutable, because engines that are paused would be left behind: "
                     "delete this LLMService and create another",
                 ),
+                _rule(
+                    "self.type == 'ray-serve' ? has(self.model) : !has(self.model)",
+                    "model is required with type ray-serve, and must be absent with type vllm",
+                    quoting="'type ' + self.type + (has(self.model) ? ' with model ' + self.model : ' without model')",
+                ),
+                _rule(
+                    "has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model)",
+                    "model is immutable, because a model that is paused would be left behind: "
+                    "delete this LLMService and create another",
+                ),
             ]
         )
     )
 
     type: EngineType = EngineType.VLLM
     """Which control routes the pods speak. vllm: vLLM 0.12 or later with VLLM_SERVER_DEV_MODE=1, with its Python or its
-    Rust frontend. Immutable. Default vllm."""
+    Rust frontend. ray-serve: a Ray Serve LLM application built with the DevIngress; the selected pods run Ray's proxies
+    (with KubeRay the head, or every node), and any one of them speaks for the whole application. Immutable. Default
+    vllm."""
     ports: Annotated[
         tuple[PortNumber | PortName, ...],
         Field(min_length=1, max_length=16, json_schema_extra=_schema(list_type="set")),
@@ -330,7 +350,10 @@ class Engine(_Model):
     tls: TLS | None = None
     """How certificates are checked. Only with scheme https. Absent: by the operator's own trust store."""
     root_path: Annotated[str, Field(max_length=253, pattern="^(/[A-Za-z0-9._~-]+)*$")] = ""
-    """The prefix of all routes, when the server runs with --root-path. Default empty."""
+    """The prefix of all routes: vLLM's --root-path, or the route prefix of the Ray Serve application. Default empty."""
+    model: Annotated[str | None, Field(min_length=1, max_length=253)] = None
+    """The id of the model to pause, as the application lists it under /v1/models. Required with type ray-serve, absent with
+    type vllm. Immutable."""
 
 
 class Pause(_Model):
@@ -472,6 +495,9 @@ class LLMServiceStatus(_Model):
     ] = ()
     """At most 64 targets: failed ones first, then others that are not as they should be, then the rest."""
     last_pause: LastPause | None = None
+    paused_replicas: str | None = None
+    """Ray Serve only: a digest of the proxies and replicas for which the present pause was answered. When they are other
+    ones the pause is asserted again. Absent while the fleet is not paused."""
     paused_since: Annotated[str | None, Field(json_schema_extra={"format": "date-time"})] = None
     """When the first target was confirmed paused under the present spec: the clock of maxPausedSeconds."""
     paused_since_generation: Annotated[int | None, Field(json_schema_extra={"format": "int64"})] = None

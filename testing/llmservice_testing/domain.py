@@ -58,6 +58,7 @@ def make_wanted(
     may_call: bool = True,
     is_held: bool = True,
     drain_delay: float = 0.0,
+    paused_replicas: str | None = None,
 ) -> Wanted:
     """Terms with the defaults of the API; an unanswered wait is stored unless said otherwise."""
     return Wanted(
@@ -68,6 +69,7 @@ def make_wanted(
         wait_unanswered=wait_unanswered,
         is_held=is_held,
         wait_stored=wait_unanswered if wait_stored is None else wait_stored,
+        paused_replicas=paused_replicas,
         may_call=may_call,
         request_timeout=5.0,
         pause_timeout=300.0,
@@ -84,11 +86,12 @@ def make_target(
     started: bool = True,
     ready: bool = True,
     port_missing: bool = False,
+    proxies: tuple[str, ...] = (),
 ) -> Target:
     """A target of a pod that is up and ready."""
     has_url = started and not port_missing
     key = TargetKey(f"uid-{pod}", container, port, f"http://{pod}:{port}" if has_url else None)
-    return Target(key, pod, started=started, ready=ready, port_missing=port_missing)
+    return Target(key, pod, started=started, ready=ready, port_missing=port_missing, proxies=proxies)
 
 
 @dataclass
@@ -105,18 +108,18 @@ class Story:
 
     # What happens
 
-    def read(self, sight: Sight, words: str = "") -> Self:
+    def read(self, sight: Sight, words: str = "", *, replicas: str = "") -> Self:
         """A read is sent and answered at once."""
-        return self.ask().answer(sight, words)
+        return self.ask().answer(sight, words, replicas=replicas)
 
     def ask(self) -> Self:
         """A read is sent."""
         self.state = observe.read_sent(self.state, self.wanted)
         return self
 
-    def answer(self, sight: Sight, words: str = "", *, sent_under: Wanted | None = None) -> Self:
+    def answer(self, sight: Sight, words: str = "", *, replicas: str = "", sent_under: Wanted | None = None) -> Self:
         """The open read is answered; it was sent under the present terms unless others are given."""
-        reading = Reading(sight, self.traits, words)
+        reading = Reading(sight, self.traits, words, replicas)
         self.state = observe.read_answered(self.state, reading, sent_under or self.wanted, self.wanted, self.now)
         return self
 

@@ -66,6 +66,15 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a rootPath without a slash": ({"engine": {"rootPath": "llm"}}, ("spec.engine.rootPath", "llm")),
     "a rootPath that ends with a slash": ({"engine": {"rootPath": "/llm/"}}, ("spec.engine.rootPath", "/llm/")),
     "a rootPath with a query": ({"engine": {"rootPath": "/llm?a=b"}}, ("spec.engine.rootPath", "/llm?a=b")),
+    "ray-serve without a model": (
+        {"engine": {"type": "ray-serve"}},
+        ("spec.engine", "model is required with type ray-serve", "without model"),
+    ),
+    "vllm with a model": (
+        {"engine": {"model": "qwen"}},
+        ("spec.engine", "must be absent with type vllm", "with model qwen"),
+    ),
+    "an empty model": ({"engine": {"type": "ray-serve", "model": ""}}, ("spec.engine.model",)),
     "an unknown mode": ({"pause": {"mode": "drain"}}, ("spec.pause.mode", "drain", "abort")),
     "clearCache as text": ({"pause": {"clearCache": "yes"}}, ("spec.pause.clearCache", "boolean")),
     "a pause that may take no time": ({"pause": {"timeoutSeconds": 0}}, ("spec.pause.timeoutSeconds", "0", "1")),
@@ -103,6 +112,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "expressions alone": {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}},
     "names and numbers of ports": {"engine": {"ports": [1, 65535, "http", "a-1"]}},
     "a root path": {"engine": {"rootPath": "/a/b-c.d~e_f"}},
+    "an application of Ray Serve": {"engine": {"type": "ray-serve", "model": "org/model-7b", "rootPath": "/llm"}},
     "https without tls": {"engine": {"scheme": "https"}},
     "https with all of tls": {"engine": {"scheme": "https", "tls": {"caConfigMap": "ca", "serverName": "engine"}}},
     "keep with the cache dropped": {"pause": {"mode": "keep", "clearCache": True}},
@@ -161,6 +171,16 @@ def test_what_would_strand_paused_engines_is_immutable(
     assert [word for word in words if word not in refused.value.message] == [], refused.value.message
 
 
+def test_the_model_and_the_type_are_immutable(cluster: Cluster, namespace: str) -> None:
+    cluster.create_llmservice(namespace, service(engine={"type": "ray-serve", "model": "a"}))
+    for engine, words in [
+        ({"model": "b"}, "model is immutable"),
+        ({"type": "vllm", "model": None}, "type is immutable"),
+    ]:
+        with pytest.raises(InvalidError, match=words):
+            cluster.patch_llmservice(namespace, "qwen", {"spec": {"engine": engine}})
+
+
 def test_removing_engine_does_not_slip_past_the_rule_on_ports(cluster: Cluster, namespace: str) -> None:
     """A merge patch with null brings the default back, which is another value."""
     cluster.create_llmservice(namespace, service(engine={"ports": [9000]}))
@@ -168,7 +188,7 @@ def test_removing_engine_does_not_slip_past_the_rule_on_ports(cluster: Cluster, 
         cluster.patch_llmservice(namespace, "qwen", {"spec": {"engine": None}})
 
 
-@pytest.mark.parametrize("path", ["generaton", "pause.drainDelay", "engine.model"])
+@pytest.mark.parametrize("path", ["generaton", "pause.drainDelay", "engine.modelName"])
 def test_an_unknown_field_is_refused_where_kubectl_asks_for_it(cluster: Cluster, namespace: str, path: str) -> None:
     """Fields that have no effect yet are not there: one that is accepted and ignored would be a promise."""
     body = service()

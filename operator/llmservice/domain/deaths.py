@@ -25,6 +25,8 @@ class Deaths:
 def is_death(before: TargetState, after: Target | None, now: float) -> bool:
     """Whether the container that ``before`` is about ended soon after our call. ``after`` is what its pod shows now: None
     when it has no such container any more, otherwise the same or a later one."""
+    if before.target.is_aggregate:  # its proxies come and go, and none of them is the engine
+        return False
     ended = after is None or not after.started or after.key.container_id != before.target.key.container_id
     return before.target.started and ended and now - before.called_at <= DEATH_SECONDS
 

@@ -81,6 +81,14 @@ class Target:
     refused connection then counts as unreachable."""
     port_missing: bool = False
     """No container has a port of this name."""
+    proxies: tuple[str, ...] = ()
+    """Base URLs of which each speaks for the same engine, for an engine that consists of several processes (Ray Serve);
+    empty for one that speaks for itself at ``key.url``. The key's container_id then names all proxies."""
+
+    @property
+    def is_aggregate(self) -> bool:
+        """Whether its answers are about several processes at once."""
+        return bool(self.proxies)
 
 
 class State(StrEnum):
@@ -113,6 +121,8 @@ class Obstacle(StrEnum):
 
     NOT_LISTENING = "not listening"
     """Refused, or answered 502/503 by something in the engine's place: an engine that is starting does this, too."""
+    STARTING = "starting"
+    """The engine's own front says that there is nothing behind it yet, whatever its container's readiness says."""
     LOST = "lost"
     """No, half or nonsensical answer, a timeout, a redirect, 5xx and the like: unknown what happened; try again later."""
     REFUSED = "refused"
@@ -152,6 +162,8 @@ class Traits:
     """A drain can be called off by another call: the engine is alone (data-parallel size 1) and its version does that."""
     sleep_mode: bool | None = False
     """Whether the engine can be asleep. None: it could not be asked this time; it counts as awake and is asked again."""
+    product: str = "vLLM"
+    """What it is, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +174,8 @@ class Reading:
     traits: Traits
     message: str = ""
     """The engine's own words where ``sight`` is INCONSISTENT."""
+    replicas: str = ""
+    """Of an aggregate: a digest of the proxies and replicas that the answer is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +270,10 @@ class TargetState:
     undrained: bool = False
     """A ``wait`` was sent to this engine and not answered, and it was not seen running since: whatever is wanted by now,
     "paused" may mean "draining"."""
+    replicas: str = ""
+    """Of an aggregate: the digest that came with the last valid read."""
+    paused_replicas: str | None = None
+    """Of an aggregate: the digest for which a pause of ours was answered, with no resume sent since."""
     effective_object_generation: int = -1
     """The ``metadata.generation`` for which it was last read as effective: a difference under the same one is drift."""
     called_at: float = -NEVER

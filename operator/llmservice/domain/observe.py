@@ -9,6 +9,7 @@ import zlib
 from dataclasses import replace
 
 from llmservice.api import Desired
+from llmservice.domain import aggregate
 from llmservice.domain.fleet import (
     NEVER,
     ControlCall,
@@ -60,7 +61,9 @@ def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted
     # operator may have sent it.
     is_older = not sent_for.wait_unanswered and not wanted.wait_stored
     drained = sight is Sight.SLEEPING or (sight is Sight.PAUSED and not undrained and (state.drained or is_older))
-    is_settled = sent_for.object_generation >= wanted.object_generation and _is_as(wanted, sight, drained, undrained)
+    is_proven = sight is not Sight.PAUSED or aggregate.is_covered(wanted, state, reading.replicas)
+    is_read_as = is_proven and _is_as(wanted, sight, drained, undrained)
+    is_settled = is_read_as and sent_for.object_generation >= wanted.object_generation
     refusal = state.refusal if state.refusal is not None and state.refusal.sight is sight else None
     # One replacement and not several: it is the costliest part of a fan-out to many engines.
     return replace(
@@ -77,6 +80,8 @@ def read_answered(state: TargetState, reading: Reading, sent_for: Wanted, wanted
         drained=drained,
         has_answered=state.has_answered and sight is not Sight.RUNNING,
         undrained=undrained,
+        replicas=reading.replicas,
+        paused_replicas=None if sight is Sight.RUNNING else state.paused_replicas,
         effective_object_generation=wanted.object_generation if is_settled else state.effective_object_generation,
         setbacks=0 if is_settled else state.setbacks,
         setback=None if is_settled else state.setback,
@@ -113,6 +118,7 @@ def call_sent(state: TargetState, call: ControlCall, wanted: Wanted, now: float)
         called_at=now,
         is_called_since=True,
         undrained=state.undrained or call.is_wait,
+        paused_replicas=None if call.aim is Desired.RUNNING else state.paused_replicas,
     )
 
 
@@ -141,6 +147,7 @@ def call_ended(state: TargetState, failure: Failure | None, wanted: Wanted, now:
         drained=is_drain_over,
         has_answered=is_drain_over,
         undrained=state.undrained and not is_drain_over,
+        paused_replicas=state.replicas if is_drain_over else state.paused_replicas,
         next_read_at=now,
     )
 
@@ -176,7 +183,7 @@ def spec_changed(state: TargetState) -> TargetState:
 
 def is_as(wanted: Wanted, state: TargetState) -> bool:
     """Whether the last valid read shows the engine as it should be; where nothing is wanted it always does."""
-    return _is_as(wanted, state.sight, state.drained, state.undrained)
+    return aggregate.is_proven(wanted, state) and _is_as(wanted, state.sight, state.drained, state.undrained)
 
 
 def _is_as(wanted: Wanted, sight: Sight | None, drained: bool, undrained: bool) -> bool:

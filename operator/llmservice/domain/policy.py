@@ -33,6 +33,8 @@ class Wanted:
     """The finalizer that ``deletionPolicy: resume`` needs is in place, or none is needed; no pause is sent without it."""
     wait_stored: bool
     """That fact is stored in the object, without which no ``wait`` is sent: a restarted operator must know it."""
+    paused_replicas: str | None
+    """Of an aggregate: the digest of replicas for which the present pause was answered, as the status tells."""
     may_call: bool
     """Control calls may begin. False while the view of pods or LLMServices is incomplete; reads go on."""
     request_timeout: float
@@ -137,12 +139,19 @@ def wanted(
         wait_unanswered=unanswered,
         is_held=spec.deletion_policy is not DeletionPolicy.RESUME or FINALIZER in service.metadata.finalizers,
         wait_stored=unanswered and not is_storing and service.status.last_pause == asked,
+        paused_replicas=_stored_replicas(service) if aim is Desired.PAUSED else None,
         may_call=may_call,
         request_timeout=spec.request_timeout_seconds,
         pause_timeout=spec.pause.timeout_seconds,
         drain_delay=spec.pause.drain_delay_seconds,
         resync=spec.resync_seconds,
     )
+
+
+def _stored_replicas(service: LLMService) -> str | None:
+    """Only a status about the present spec counts: under an older one a resume may have been sent since."""
+    is_current = service.status.observed_generation == service.metadata.object_generation
+    return service.status.paused_replicas if is_current else None
 
 
 def spec_pause_differs(spec: LLMServiceSpec, pause: LastPause | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from llmservice import api
 from llmservice.api import STALLED_REASONS, Desired, Reason
-from llmservice.domain import step
+from llmservice.domain import aggregate, step
 from llmservice.domain.fleet import Failure, Obstacle, Sight, State, TargetState
 from llmservice.domain.policy import Wanted
 
@@ -30,10 +30,15 @@ class Standing:
     reason: Reason | None
     """What a person has to look at."""
     inconsistent: bool
+    """The ranks of this engine disagree."""
     retrying: bool
     """The last call failed and will be tried again."""
     due: bool = False
     """A control call is on its way or will be sent."""
+    aggregate: bool = False
+    """Its answers are about several processes at once."""
+    proven: bool = True
+    """False for an aggregate that says "paused" where that is not known of all its replicas."""
 
     @property
     def is_expected(self) -> bool:
@@ -44,7 +49,7 @@ class Standing:
         """Whether it is confirmed to be as the fleet should be."""
         match effective:
             case Desired.PAUSED:
-                return self.confirmed and self.state in (State.PAUSED, State.SLEEPING)
+                return self.confirmed and self.proven and self.state in (State.PAUSED, State.SLEEPING)
             case Desired.RUNNING:
                 return self.confirmed and self.state is State.RUNNING
             case None:
@@ -104,6 +109,8 @@ def standing(wanted: Wanted, state: TargetState, now: float) -> Standing:
         due=state.open_call is not None
         or (step.due_call(wanted, state) is not None and not step.is_standing(wanted, state)),
         retrying=reason is None and (state.failures > 0 or state.setback is not None) and shown is not State.STARTING,
+        aggregate=state.target.is_aggregate,
+        proven=aggregate.is_proven(wanted, state),
     )
 
 
@@ -196,7 +203,7 @@ def _paused(tally: Tally, expected: list[Standing]) -> tuple[Truth, Reason]:
     if any(each.state in (State.UNREACHABLE, State.FAILED) for each in expected):
         return "Unknown", Reason.TARGETS_UNREACHABLE
     if all(each.is_effective(Desired.PAUSED) for each in expected):
-        return "True", Reason.ALL_PAUSED
+        return "True", Reason.AGGREGATE_PAUSED if any(each.aggregate for each in expected) else Reason.ALL_PAUSED
     if all(each.is_effective(Desired.RUNNING) for each in expected):
         return "False", Reason.ALL_RUNNING
     return "Unknown", Reason.MIXED

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from llmservice import api
 from llmservice.api import Condition, ConditionType, Desired, LastPause, LLMServiceStatus, Reason
 from llmservice.domain import clocks
-from llmservice.domain.fleet import State, TargetState
+from llmservice.domain.fleet import Obstacle, Sight, State, TargetState
 from llmservice.domain.policy import Wanted
 from llmservice.domain.report import (
     Circumstances,
@@ -78,6 +78,7 @@ def compose(fleet: Fleet, before: LLMServiceStatus, timestamp: str) -> LLMServic
         targets=counts(fleet.tally),
         target_states=_target_states(fleet),
         last_pause=fleet.pause,
+        paused_replicas=_paused_replicas(fleet),
         paused_since=pause_clock.since,
         paused_since_generation=pause_clock.object_generation,
         progressing_since=progress_clock.since,
@@ -88,6 +89,18 @@ def compose(fleet: Fleet, before: LLMServiceStatus, timestamp: str) -> LLMServic
             for kind, truth, reason, message in conditions
         ),
     )
+
+
+def _paused_replicas(fleet: Fleet) -> str | None:
+    """Of the aggregate, if the fleet is one: the replicas for which the present pause is known to be answered."""
+    if fleet.wanted.effective is not Desired.PAUSED:
+        return None
+    proven = (
+        state.replicas
+        for state, stands in fleet.members
+        if stands.aggregate and state.sight is Sight.PAUSED and stands.is_effective(Desired.PAUSED)
+    )
+    return next(proven, fleet.wanted.paused_replicas)
 
 
 def condition(status: LLMServiceStatus, kind: ConditionType) -> Condition | None:
@@ -137,6 +150,8 @@ def _target_status(wanted: Wanted, state: TargetState, stands: Standing) -> api.
     elif stands.state is State.UNREACHABLE:
         reason = Reason.TARGETS_UNREACHABLE
         message = state.failure.message if state.failure is not None else "no answer yet"
+    elif _tells_that_it_starts(state, stands) and state.failure is not None:
+        reason, message = Reason.TARGETS_STARTING, state.failure.message
     elif stands.retrying:
         last = state.failure or state.setback
         reason, message = Reason.PROGRESSING_WITH_RETRY, last.message if last is not None else None
@@ -149,6 +164,11 @@ def _target_status(wanted: Wanted, state: TargetState, stands: Standing) -> api.
         reason=reason,
         message=message,
     )
+
+
+def _tells_that_it_starts(state: TargetState, stands: Standing) -> bool:
+    is_told = state.failure is not None and state.failure.obstacle is Obstacle.STARTING
+    return is_told and stands.state is State.STARTING
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +253,11 @@ class _Words:
         sentence = f"{done} of {_targets(number.total - number.starting)} confirmed {effective}"
         if number.starting:
             sentence += f"; {number.starting} starting"
+        told = next(
+            (state.failure for state, stands in self.fleet.members if _tells_that_it_starts(state, stands)), None
+        )
+        if told is not None:
+            sentence += f": {told.message}"
         if self.fleet.hindrance is not None:
             sentence += f". {self.fleet.hindrance}"
         if any(each.retrying for each in self.fleet.tally):

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from llmservice.api import Desired, PauseMode, Reason
+from llmservice.domain import aggregate
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Obstacle, Sight, State, TargetState
 from llmservice.domain.policy import Wanted
 
@@ -90,7 +91,7 @@ def difference(wanted: Wanted, state: TargetState) -> ControlCall | None:
     match wanted.effective, state.sight:
         case Desired.PAUSED, Sight.RUNNING | Sight.INCONSISTENT:
             return ControlCall(wanted.pause)
-        case Desired.PAUSED, Sight.PAUSED if is_draining(wanted, state):
+        case Desired.PAUSED, Sight.PAUSED if is_draining(wanted, state) or not aggregate.is_proven(wanted, state):
             return ControlCall(wanted.pause)
         case Desired.RUNNING, Sight.PAUSED | Sight.INCONSISTENT:
             return ControlCall(None)
@@ -116,19 +117,20 @@ def unsupported(wanted: Wanted, state: TargetState) -> Failure | None:
     call, traits = difference(wanted, state), state.traits
     if call is None or call.pause is None or traits is None:
         return None
-    mode, version = call.pause.mode, traits.version or "of unknown version"
+    mode, name = call.pause.mode, f"{traits.product} {traits.version or 'of unknown version'}"
     if mode not in traits.modes:
         return Failure(
             Obstacle.REFUSED,
             "unsupported",
-            f"vLLM {version} cannot pause with mode {mode}; nothing was sent. Use a newer vLLM or another spec.pause.mode",
+            f"{name} cannot pause with mode {mode}; nothing was sent. Use a newer {traits.product} or another "
+            "spec.pause.mode",
             Reason.UNSUPPORTED_MODE,
         )
     if is_draining(wanted, state) and not traits.confirms_wait:
         return Failure(
             Obstacle.REFUSED,
             "unconfirmed",
-            f"the answer to a pause with mode wait was lost, and vLLM {version} cannot say whether requests still run. "
+            f"the answer to a pause with mode wait was lost, and {name} cannot say whether requests still run. "
             "Set spec.generation to running and pause again",
             Reason.UNSUPPORTED_MODE,
         )
@@ -171,7 +173,8 @@ def state_of(wanted: Wanted, state: TargetState, now: float) -> State:
         case Sight.INCONSISTENT:
             return State.FAILED
         case Sight.PAUSED:
-            return State.PAUSING if is_draining(wanted, state) else State.PAUSED
+            is_under_way = wanted.effective is Desired.PAUSED and not aggregate.is_proven(wanted, state)
+            return State.PAUSING if is_draining(wanted, state) or is_under_way else State.PAUSED
         case Sight.RUNNING:
             return State.RUNNING
         case Sight.SLEEPING:
@@ -189,6 +192,8 @@ def next_change_at(wanted: Wanted, state: TargetState, now: float) -> float:
 
 
 def _is_not_listening_yet(state: TargetState, now: float) -> bool:
+    if state.failure is not None and state.failure.obstacle is Obstacle.STARTING:
+        return True
     if state.target.ready or state.target.port_missing:
         return False
     if state.failure is not None and state.failure.obstacle is Obstacle.NOT_LISTENING:

@@ -15,6 +15,7 @@ Parameters go in the query: a JSON body is ignored and the default, abort, is do
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,7 +24,6 @@ import httpx
 from llmservice import api
 from llmservice.api import PauseMode, Reason
 from llmservice.domain.fleet import (
-    Container,
     ControlCall,
     Failure,
     Obstacle,
@@ -35,6 +35,7 @@ from llmservice.domain.fleet import (
     Traits,
 )
 from llmservice.engines.exchange import Answer, exchange, parsed, refusal, request
+from llmservice.engines.listeners import listener
 
 NEWEST_KNOWN = (0, 33)
 OLDEST_KNOWN = (0, 12)
@@ -66,13 +67,17 @@ class VLLM:
         self._transport = transport
         self._server_name = engine.tls.server_name if engine.tls is not None else None
 
-    def targets_of(self, pod: Pod) -> tuple[Target, ...]:
-        """The targets of one pod: one for each of ``spec.engine.ports``; none if the pod does not count."""
-        if not pod.counts:
-            return ()
-        return tuple(self._target(pod, port) for port in self._engine.ports)
+    def place_of(self, pod_uid: str) -> str:
+        """Each pod is a place of its own."""
+        return pod_uid
 
-    async def read(self, target: Target, traits: Traits | None, *, identify: bool, timeout: float) -> Reading | Failure:
+    def targets_of(self, pods: Sequence[Pod]) -> tuple[Target, ...]:
+        """The targets of one pod: one for each of ``spec.engine.ports``."""
+        return tuple(self._target(pod, port) for pod in pods for port in self._engine.ports)
+
+    async def read(
+        self, target: Target, traits: Traits | None, *, identify: bool, with_replicas: bool = False, timeout: float
+    ) -> Reading | Failure:
         """Ask for the engine's state; first for its traits if ``identify``. Each request may take ``timeout`` seconds."""
         if identify or traits is None:
             learned = await self._identify(target, timeout)
@@ -153,27 +158,10 @@ class VLLM:
         return failure
 
     def _target(self, pod: Pod, port: int | str) -> Target:
-        owner = next((each for each in pod.containers if port in each.ports), None)
-        concerned = (owner,) if owner is not None else pod.containers
-        number = owner.ports[port] if owner is not None else port
-        missing = not isinstance(number, int)
-        url = None if missing or not pod.ip else self._url(pod.ip, int(number))
-        key = TargetKey(pod.uid, " ".join(each.container_id for each in concerned), str(port), url)
-        return Target(
-            key=key,
-            pod=pod.name,
-            started=bool(pod.ip) and any(each.running for each in concerned),
-            ready=_are_ready(concerned),
-            port_missing=missing,
-        )
-
-    def _url(self, ip: str, port: int) -> str:
-        host = f"[{ip}]" if ":" in ip else ip
-        return f"{self._engine.scheme}://{host}:{port}{self._engine.root_path}"
-
-
-def _are_ready(containers: tuple[Container, ...]) -> bool:
-    return bool(containers) and all(each.ready for each in containers)
+        found = listener(pod, port, self._engine.scheme)
+        url = None if found.url is None else f"{found.url}{self._engine.root_path}"
+        key = TargetKey(pod.uid, found.container_id, str(port), url)
+        return Target(key, pod.name, started=found.started, ready=found.ready, port_missing=found.port_missing)
 
 
 @lru_cache(maxsize=256)

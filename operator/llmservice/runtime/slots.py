@@ -14,7 +14,7 @@ from llmservice.domain.fleet import NEVER, TargetState
 from llmservice.domain.report import Standing
 
 SlotKey = tuple[str, str]
-"""Pod UID and port: the place of a target, which another container may take over."""
+"""Place (see engines.engine) and port: where a target is, which another container may take over."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,9 +52,9 @@ class Slots:
         """The slot that holds this place now."""
         return self._slots.get(key)
 
-    def ports_of(self, pod_uid: str) -> frozenset[str]:
-        """The ports of one pod that have a slot."""
-        return frozenset(self._ports.get(pod_uid, ()))
+    def ports_of(self, place: str) -> frozenset[str]:
+        """The ports of one place that have a slot."""
+        return frozenset(self._ports.get(place, ()))
 
     def holds(self, slot: Slot) -> bool:
         """Whether this very slot still has its place: otherwise answers meant for it prove nothing."""

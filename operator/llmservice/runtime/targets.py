@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from llmservice.api import LLMService, LLMServiceStatus
+from llmservice.api import Desired, LLMService, LLMServiceStatus
 from llmservice.domain import deaths, gate, observe, ownership, report, step
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Target, TargetState
@@ -55,7 +55,8 @@ class Targets:
         self._slots = Slots()
         self._gates = Gates(environment, service.metadata.namespace, spawn, self._gate_changed)
         self._gates_due_at = NEVER
-        self._pods: dict[str, Pod] = {}
+        self._places: dict[str, dict[str, Pod]] = {}
+        """The selected pods, by place and UID."""
         self._older: tuple[LLMService, ...] = ()
         self._claims: dict[str, tuple[str, str]] = {}
         """By pod UID: names of the pod and of the LLMService that owns it."""
@@ -97,12 +98,11 @@ class Targets:
         """Step every target on new terms."""
         before, self.wanted = self.wanted, wanted
         spec_changed = (before.object_generation, before.effective) != (wanted.object_generation, wanted.effective)
-        for uid in self._pods:
-            self._follow_gate(uid)
+        for place in self._places:
+            self._follow_gates(place)
         for slot in self._slots:
-            if self._gates.holds(slot.key[0]):
-                may_pause_at = self._gates.pause_allowed_at(slot.key[0], wanted.drain_delay)
-                slot.state = replace(slot.state, may_pause_at=may_pause_at)
+            if self._gates.are_there:
+                slot.state = replace(slot.state, may_pause_at=self._may_pause_at(slot.key[0]))
             if spec_changed:
                 condemned = self._verdict(slot.state.target, slot.key)
                 slot.state = replace(observe.spec_changed(slot.state), condemned=condemned)
@@ -135,12 +135,18 @@ class Targets:
 
     def pod_changed(self, uid: str, pod: Pod | None) -> None:
         """A pod appeared or is another one now; None: it is gone, or no longer selected."""
+        place = self._engine.place_of(uid)
+        pods = self._places.setdefault(place, {})
         if pod is None:
-            self._pods.pop(uid, None)
-            self._deaths = {key: count for key, count in self._deaths.items() if key[0] != uid}
+            pods.pop(uid, None)
+            self._claims.pop(uid, None)
+            self._gates.follow(uid, None)
         else:
-            self._pods[uid] = pod
-        self._place(uid, pod)
+            pods[uid] = pod
+        self._place(place)
+        if not pods:
+            del self._places[place]
+            self._deaths = {key: count for key, count in self._deaths.items() if key[0] != place}
         self._on_change()
 
     def know_older(self, older: tuple[LLMService, ...]) -> None:
@@ -167,24 +173,34 @@ class Targets:
     # Places
 
     def _place_all(self) -> None:
-        for uid, pod in tuple(self._pods.items()):
-            self._place(uid, pod)
+        for place in tuple(self._places):
+            self._place(place)
         self._on_change()
 
-    def _place(self, uid: str, pod: Pod | None) -> None:
-        """Let the slots of one pod be its present targets."""
-        self._claims.pop(uid, None)
-        found: dict[str, Target] = {}
-        if pod is not None and pod.counts:
-            owner = ownership.owner_among(self._older, pod.labels)
-            if owner is not None:
-                self._claims[uid] = (pod.name, owner.metadata.name)
-            else:
-                found = {target.key.port: target for target in self._engine.targets_of(pod)}
-        self._gates.follow(uid, pod if found else None)
-        for port in self._slots.ports_of(uid) | found.keys():
-            self._fill((uid, port), found.get(port))
-        self._follow_gate(uid)
+    def _place(self, place: str) -> None:
+        """Let the slots of one place be its present targets."""
+        own = [pod for pod in self._places[place].values() if self._is_own(pod)]
+        found = {target.key.port: target for target in self._engine.targets_of(own)} if own else {}
+        own_uids = {pod.uid for pod in own}
+        for uid, pod in self._places[place].items():
+            self._gates.follow(uid, pod if uid in own_uids else None)
+        for port in self._slots.ports_of(place) | found.keys():
+            self._fill((place, port), found.get(port))
+        self._follow_gates(place)
+
+    def _is_own(self, pod: Pod) -> bool:
+        """Whether the pod counts and no older LLMService owns it; such a claim is kept for the report."""
+        owner = ownership.owner_among(self._older, pod.labels) if pod.counts else None
+        if owner is not None:
+            self._claims[pod.uid] = (pod.name, owner.metadata.name)
+        else:
+            self._claims.pop(pod.uid, None)
+        return pod.counts and owner is None
+
+    def _may_pause_at(self, place: str) -> float:
+        """When the gates of a place let its engines be paused."""
+        delay = self.wanted.drain_delay
+        return max((self._gates.pause_allowed_at(uid, delay) for uid in self._places.get(place, ())), default=-NEVER)
 
     def _fill(self, key: SlotKey, target: Target | None) -> None:
         now = self._environment.clock()
@@ -201,8 +217,8 @@ class Targets:
             self._slots.put(slot)
         else:
             slot.state = observe.updated(slot.state, target, now)
-        may_pause_at = self._gates.pause_allowed_at(key[0], self.wanted.drain_delay)
-        slot.state = replace(slot.state, condemned=self._verdict(target, key), may_pause_at=may_pause_at)
+        verdict, may_pause_at = self._verdict(target, key), self._may_pause_at(key[0])
+        slot.state = replace(slot.state, condemned=verdict, may_pause_at=may_pause_at)
         self._step(slot)
 
     def _verdict(self, target: Target, key: SlotKey) -> Failure | None:
@@ -246,7 +262,13 @@ class Targets:
         slot.state = observe.read_sent(slot.state, sent_for)
         target, traits, valid_from = slot.state.target, slot.state.traits, self._reads_valid_from
         began = clock()
-        result = await self._engine.read(target, traits, identify=identify, timeout=sent_for.request_timeout)
+        result = await self._engine.read(
+            target,
+            traits,
+            identify=identify,
+            with_replicas=sent_for.effective is Desired.PAUSED,
+            timeout=sent_for.request_timeout,
+        )
         self._measure("read", result, clock() - began)
         if not self._slots.holds(slot):
             return
@@ -309,19 +331,23 @@ class Targets:
             return
         standing = report.standing(self.wanted, slot.state, self._environment.clock())
         if self._slots.stand(slot, standing):
-            self._follow_gate(slot.key[0])
+            self._follow_gates(slot.key[0])
             self._on_change()
 
-    def _follow_gate(self, uid: str) -> None:
-        """Let the readiness gate of this pod, if it has one, follow what its targets were read as."""
-        if self._gates.holds(uid):
-            states = [slot.state for port in self._slots.ports_of(uid) if (slot := self._slots.get((uid, port)))]
-            self._gates.want(uid, gate.wanted_serving(self.wanted, states))
+    def _follow_gates(self, place: str) -> None:
+        """Let the readiness gates of this place's pods, if they have any, follow what its targets were read as."""
+        gated = [uid for uid in self._places.get(place, ()) if self._gates.holds(uid)]
+        if gated:
+            states = [slot.state for port in self._slots.ports_of(place) if (slot := self._slots.get((place, port)))]
+            serving = gate.wanted_serving(self.wanted, states)
+            for uid in gated:
+                self._gates.want(uid, serving)
 
     def _gate_changed(self, uid: str) -> None:
-        may_pause_at = self._gates.pause_allowed_at(uid, self.wanted.drain_delay)
-        for port in self._slots.ports_of(uid):
-            slot = self._slots.get((uid, port))
+        place = self._engine.place_of(uid)
+        may_pause_at = self._may_pause_at(place)
+        for port in self._slots.ports_of(place):
+            slot = self._slots.get((place, port))
             if slot is not None:
                 slot.state = replace(slot.state, may_pause_at=may_pause_at)
                 self._step(slot)
@@ -332,13 +358,20 @@ class Targets:
         state = slot.state
         if slot.is_drifting and observe.is_as(self.wanted, state):
             slot.is_drifting = False
-            message = f"{state.target.pod} had been changed by somebody else and is {self.wanted.effective} again"
+            changed = (
+                "had other replicas, or been changed by somebody else,"
+                if state.target.is_aggregate
+                else ("had been changed by somebody else")
+            )
+            message = f"{state.target.pod} {changed} and is {self.wanted.effective} again"
             self._on_fact(Event(EventReason.DRIFT_CORRECTED, message))
             self._environment.metrics.drift_corrections.labels(*self._labels).inc()
         if state.traits is not None and state.traits.assumed and state.traits.version not in self._versions_assumed:
             self._versions_assumed.add(state.traits.version)
             named = f"version {state.traits.version}" if state.traits.version else "a version that it does not tell"
-            message = f"{state.target.pod} runs {named}, which is treated as the newest known one"
+            message = (
+                f"{state.target.pod} runs {state.traits.product}, {named}, which is treated as the newest known one"
+            )
             self._on_fact(Event(EventReason.VERSION_ASSUMED, message, warning=True))
 
     def _measure(self, call: str, result: object, seconds: float) -> None:
