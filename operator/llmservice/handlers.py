@@ -129,6 +129,8 @@ class Watcher:
             await kopf.operator(
                 registry=self._registry(),
                 settings=settings(),
+                # Kopf would ask the operating system for a user's name, which the number of a container's user has not.
+                identity="llmservice",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
                 clusterwide=self._namespaces is None,
                 namespaces=self._namespaces or (),
                 standalone=True,

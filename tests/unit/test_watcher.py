@@ -1,7 +1,9 @@
 """The watch of LLMServices, as the liveness probe sees it."""
 
 import asyncio
+import getpass
 import threading
+from typing import Never
 
 import pytest
 
@@ -75,3 +77,26 @@ async def test_between_two_lives_it_lives(monkeypatch: pytest.MonkeyPatch) -> No
         assert await asyncio.to_thread(watcher.began.acquire, timeout=10)
         assert await watcher.lack() == ""
     await watcher.stop()
+
+
+async def test_it_needs_no_name_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user is a number, and the operating system knows no name for it."""
+    reached = asyncio.Event()
+
+    async def connect() -> Never:
+        reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(getpass, "getuser", _no_name)
+    monkeypatch.setattr(handlers, "load_configuration", connect)
+    life = asyncio.create_task(Watcher(None, on_change=lambda _: None, on_delete=lambda _: None)._live())
+    done, _ = await asyncio.wait({life, asyncio.create_task(reached.wait())}, timeout=30, return_when="FIRST_COMPLETED")
+    assert reached.is_set(), [task.exception() for task in done]
+    life.cancel()
+    await asyncio.wait({life}, timeout=30)
+    assert life.done()
+
+
+def _no_name() -> str:
+    raise KeyError("getpwuid(): uid not found: 65532")

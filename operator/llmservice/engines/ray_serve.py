@@ -15,12 +15,17 @@ version   how a pause is asked                            what it cannot do
 
 No route of the application tells the version. The description of the options in its ``/openapi.json`` tells which of the
 two it knows. Both are sent every time: unknown ones are ignored.
+
+Each control route waits for the replicas without a limit, in one of the few threads of the application's ingress, and a
+client that hangs up does not free the thread. So a question that was given up is not asked again while it is still open.
 """
 
 import asyncio
 import hashlib
+import itertools
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
@@ -51,6 +56,16 @@ _OLD_OPTION = "wait_for_inflight_requests"
 _REPLICA_METHOD = "__hash__"
 """Answered by every worker of every replica with a number that differs between processes, and without any effect."""
 
+_OPEN_SECONDS = 120.0
+"""How long a question may stay open after it was given up. Serve replaces a replica that hangs in about that time."""
+_SILENT = "no answer from the application"
+_DRAINED = "being drained"
+_NO_SUCH_MODEL = "Got request for model"
+_NO_SUCH_ROUTE = "Path '"
+_LISTED = 10
+"""Names that a message lists at most."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _DEV_INGRESS_HINT = "the application has control routes only when it is built with build_dev_openai_app"
 
 
@@ -65,6 +80,8 @@ class RayServe:
         self._model = engine.model or ""
         self._speaker = ""
         """Base URL of the proxy that answered last."""
+        self._open: dict[str, asyncio.Task[Answer | Failure]] = {}
+        """Questions that were given up and are not answered yet, by URL and path."""
 
     def place_of(self, pod_uid: str) -> str:
         """All pods are one place."""
@@ -106,9 +123,9 @@ class RayServe:
                 return replicas
             return replace(reading, replicas=_digest(target.key.container_id, replicas))
 
-        first = self._speaker if self._speaker in target.proxies else target.proxies[0]
+        first = self._spokesman(target)
         result = await read_from(first)
-        if _is_answer(result):
+        if not _is_proxy_at_fault(result):
             self._speaker = first
             return result
         others = {asyncio.create_task(read_from(url)): url for url in target.proxies if url != first}
@@ -117,7 +134,7 @@ class RayServe:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    if _is_answer(task.result()):
+                    if not _is_proxy_at_fault(task.result()):
                         self._speaker = others[task]
                         return task.result()
         finally:
@@ -127,14 +144,18 @@ class RayServe:
 
     async def call(self, target: Target, call: ControlCall, traits: Traits, *, timeout: float) -> Failure | None:
         """Send a control call through the proxy that answered last; None if it was answered with success."""
-        url = self._speaker if self._speaker in target.proxies else target.proxies[0]
         path = "/resume" if call.pause is None else "/pause"
         options: dict[str, object] = {}
         if call.pause is not None:
             is_wait = call.pause.mode is PauseMode.WAIT
             options = {"mode": call.pause.mode.value, _OLD_OPTION: is_wait, "clear_cache": call.pause.clear_cache}
-        answer = await self._exchange("POST", url, path, timeout, {"model": self._model, "options": options})
+        answer = await self._exchange(
+            "POST", self._spokesman(target), path, timeout, {"model": self._model, "options": options}
+        )
         return answer if isinstance(answer, Failure) else None
+
+    def _spokesman(self, target: Target) -> str:
+        return self._speaker if self._speaker in target.proxies else target.proxies[0]
 
     async def _read_from(self, url: str, traits: Traits | None, timeout: float) -> Reading | Failure:
         if traits is None:
@@ -142,7 +163,7 @@ class RayServe:
             if isinstance(learned, Failure):
                 return learned
             traits = learned
-        answer = await self._exchange("GET", url, f"/is_paused?model={quote(self._model, safe='')}", timeout)
+        answer = await self._ask("GET", url, f"/is_paused?model={quote(self._model, safe='')}", timeout)
         if isinstance(answer, Failure):
             return await self._explained(url, answer, timeout)
         value = parsed(answer.body)
@@ -175,9 +196,9 @@ class RayServe:
     async def _replicas(self, url: str, timeout: float) -> object | Failure:
         """What distinguishes the replicas that a broadcast reaches at present."""
         body = {"model": self._model, "method": _REPLICA_METHOD}
-        answer = await self._exchange("POST", url, "/collective_rpc", timeout, body, limit=_DOCUMENT_LIMIT)
+        answer = await self._ask("POST", url, "/collective_rpc", timeout, body)
         if isinstance(answer, Failure):
-            return answer
+            return await self._explained(url, answer, timeout)
         value = parsed(answer.body)
         results = value.get("results") if isinstance(value, dict) else None
         if not isinstance(results, list):
@@ -187,44 +208,59 @@ class RayServe:
         return sorted(json.dumps(each.get("worker_results") if isinstance(each, dict) else each) for each in results)
 
     async def _explained(self, url: str, failure: Failure, timeout: float) -> Failure:
-        """What a 404 or 503 means: no application yet, no such model, no such route."""
-        if failure.kind not in ("answered 404", "answered 503"):
+        """What a failure means: no application yet, one that does not answer, no such model, no such route; or that the
+        proxy is at fault."""
+        if failure.kind not in ("timed out", "answered 404", "answered 503"):
             return failure
         parts = urlsplit(url)
         routes = await self._exchange("GET", f"{parts.scheme}://{parts.netloc}", "/-/routes", timeout)
         if isinstance(routes, Failure):
-            if routes.kind != "answered 503":
+            if routes.kind != "answered 503" or _DRAINED in routes.message:
                 return failure
             return Failure(Obstacle.STARTING, "no routes", f"the proxy has no routes yet: {routes.message}")
-        if parsed(routes.body) == {}:
-            return Failure(
-                Obstacle.STARTING, "no routes", "the proxy has no routes; is the Ray Serve application deployed?"
+        prefixes = parsed(routes.body)
+        if prefixes == {}:
+            words = "the proxy has no routes; is the Ray Serve application deployed?"
+            return Failure(Obstacle.STARTING, "no routes", words)
+        if failure.kind == "timed out":
+            words = (
+                "the proxy has routes, but the application does not answer: it is being deployed, or a replica hangs"
             )
+            return Failure(Obstacle.LOST, _SILENT, f"{failure.message}; {words}")
         if failure.kind == "answered 503":
             return failure
-        models = await self._models(url, timeout)
-        if models is None:
-            return Failure(
-                Obstacle.REFUSED, failure.kind, f"{failure.message}. {_DEV_INGRESS_HINT}", Reason.ENDPOINT_MISSING
-            )
-        if self._model in models:
-            return failure
-        listed = ", ".join(models) or "none"
-        return Failure(
-            Obstacle.REFUSED,
-            "no such model",
-            f"spec.engine.model {self._model!r} is not served; /v1/models lists: {listed}",
-            Reason.MODEL_NOT_FOUND,
-        )
+        if _NO_SUCH_MODEL in failure.message:
+            return await self._model_not_found(url, timeout)
+        hint = _DEV_INGRESS_HINT
+        if _NO_SUCH_ROUTE in failure.message and isinstance(prefixes, dict):
+            hint = f"spec.engine.rootPath must be one of the applications' route prefixes: {_listed(prefixes)}"
+        return Failure(Obstacle.REFUSED, failure.kind, f"{failure.message}. {hint}", Reason.ENDPOINT_MISSING)
 
-    async def _models(self, url: str, timeout: float) -> list[str] | None:
-        """The ids that the application lists, at most 10; None where it lists nothing that can be understood."""
+    async def _model_not_found(self, url: str, timeout: float) -> Failure:
         answer = await self._exchange("GET", url, "/v1/models", timeout, limit=_DOCUMENT_LIMIT)
         value = parsed(answer.body) if isinstance(answer, Answer) else None
-        listed = value.get("data") if isinstance(value, dict) else None
-        if not isinstance(listed, list):
-            return None
-        return [str(each["id"])[:128] for each in listed if isinstance(each, dict) and "id" in each]
+        models = value.get("data") if isinstance(value, dict) else None
+        ids = [each.get("id") for each in models if isinstance(each, dict)] if isinstance(models, list) else []
+        words = f"spec.engine.model {self._model!r} is not served; /v1/models lists {_listed(ids)}"
+        return Failure(Obstacle.REFUSED, "no such model", words, Reason.MODEL_NOT_FOUND)
+
+    async def _ask(self, method: str, url: str, path: str, timeout: float, body: object = None) -> Answer | Failure:
+        """A question that may be given up after ``timeout`` seconds; before that the one that is still open has to end."""
+        question, loop = f"{url}{path}", asyncio.get_running_loop()
+        until = loop.time() + timeout
+        earlier = self._open.get(question)
+        if earlier is not None:
+            await asyncio.wait({earlier}, timeout=timeout)
+        if earlier is None or earlier.done():
+            asked = self._exchange(method, url, path, _OPEN_SECONDS, body, limit=_DOCUMENT_LIMIT)
+            self._open[question] = task = asyncio.create_task(asked)
+            await asyncio.wait({task}, timeout=max(0.0, until - loop.time()))
+            if task.done():
+                del self._open[question]
+                return task.result()
+        return Failure(
+            Obstacle.LOST, "timed out", f"{method} {path.partition('?')[0]} was not answered within {timeout:g} s"
+        )
 
     async def _exchange(
         self,
@@ -241,16 +277,35 @@ class RayServe:
         answer = await exchange(self._transport, sent, timeout=timeout, limit=limit)
         if isinstance(answer, Failure) or 200 <= answer.status < 300:
             return answer
-        return refusal(sent, answer)
+        return refusal(sent, replace(answer, body=_replicas_words(answer.body)))
 
 
 def _can_speak(each: Listener) -> bool:
     return each.url is not None and each.started
 
 
-def _is_answer(result: Reading | Failure) -> bool:
-    """Whether the application has spoken, and not only a proxy failed."""
-    return isinstance(result, Reading) or result.obstacle is Obstacle.REFUSED
+def _is_proxy_at_fault(result: Reading | Failure) -> bool:
+    """Whether another proxy may know better, because this one did not get as far as the application."""
+    if isinstance(result, Reading) or result.obstacle in (Obstacle.REFUSED, Obstacle.STARTING):
+        return False
+    return result.kind in ("timed out", "answered 503") or not result.kind.startswith(("answered", _SILENT))
+
+
+def _replicas_words(body: bytes) -> bytes:
+    """An error of a replica is its whole traceback in colours; what it says stands after the last indented line."""
+    value = parsed(body)
+    error = value.get("error") if isinstance(value, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    if not isinstance(message, str) or "original exception" not in message:
+        return body
+    said: list[str] = []
+    for line in _COLOUR.sub("", message).splitlines():
+        said = [] if line.startswith("  File ") else [*said, line]
+    return " ".join(line.strip() for line in said[1:] or said).encode()
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(str(name)[:128] for name in itertools.islice(names, _LISTED)) or "none"
 
 
 def _digest(proxies: str, replicas: object) -> str:

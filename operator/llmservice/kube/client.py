@@ -6,8 +6,9 @@ Its typed models are not used: they cost 0.7 ms a pod and reject some that a clu
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ JSON = Any
 _LIST_CHUNK = 500
 """Objects per request of a list; keeps a single answer small."""
 _ERROR_LIMIT = 64 * 1024
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class KubernetesError(Exception):
@@ -40,16 +42,23 @@ class UnavailableError(KubernetesError):
 class Kubernetes:
     """One connection pool to one API server. Safe for any number of concurrent calls in one event loop."""
 
-    def __init__(self, configuration: kubernetes_client.Configuration) -> None:
+    def __init__(
+        self, configuration: kubernetes_client.Configuration, kubeconfig: str | None = None, context: str | None = None
+    ) -> None:
+        """``kubeconfig`` and ``context`` are where the configuration came from: it is loaded from there again after a 401."""
+        self._origin = (kubeconfig, context)
         # Every watch holds a connection. With the pool's default limit of 100 the 101st LLMService would hang.
         configuration.connection_pool_maxsize = 0
         configuration.retries = False
         self._api = kubernetes_client.ApiClient(configuration)
+        # Also the field manager of what is written, in managedFields.
+        self._api.user_agent = f"llmservice/{version('llmservice')}"
 
     @classmethod
-    async def connect(cls) -> "Kubernetes":
-        """In-cluster, or by KUBECONFIG or ``~/.kube/config``. Raises KubernetesError if there is neither."""
-        return cls(await load_configuration())
+    async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> "Kubernetes":
+        """In-cluster, or by KUBECONFIG or ``~/.kube/config``, unless a file or a context is named. Raises KubernetesError if
+        there is none."""
+        return cls(await load_configuration(kubeconfig, context), kubeconfig, context)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -90,14 +99,14 @@ class Kubernetes:
 
     async def watch(
         self, path: str, query: Mapping[str, str], *, server_seconds: int, deadline: float
-    ) -> AsyncIterator[tuple[str, JSON]]:
+    ) -> AsyncGenerator[tuple[str, JSON], None]:
         """Watch events (type, object) until the server ends the watch after ``server_seconds``. Raises UnavailableError if it
         did not by ``deadline`` seconds, or is cut, and ApiError for an error, also one within the stream."""
         full = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(server_seconds)}
         loop = asyncio.get_running_loop()
         until = loop.time() + deadline
         try:
-            async with self._response("GET", path, full, None, timeout=deadline) as response:
+            async with self._response("GET", path, full, None, timeout=deadline) as response, _cut_off(response):
                 # A timeout around the loop would also strike while the consumer is at work on an event.
                 while line := await asyncio.wait_for(response.content.readline(), until - loop.time()):
                     event = json.loads(line)
@@ -146,19 +155,21 @@ class Kubernetes:
         return response
 
     async def _reload(self) -> None:
-        self._api.configuration.api_key = (await load_configuration()).api_key
+        self._api.configuration.api_key = (await load_configuration(*self._origin)).api_key
 
 
-async def load_configuration() -> kubernetes_client.Configuration:
-    """Server and credentials: of the pod's service account unless KUBECONFIG is set, else by KUBECONFIG or
-    ``~/.kube/config``. Raises KubernetesError if there are none."""
+async def load_configuration(
+    kubeconfig: str | None = None, context: str | None = None
+) -> kubernetes_client.Configuration:
+    """Server and credentials: of the pod's service account, unless KUBECONFIG is set or ``kubeconfig`` or ``context`` is
+    given; else by ``kubeconfig``, KUBECONFIG or ``~/.kube/config``. Raises KubernetesError if there are none."""
     configuration = kubernetes_client.Configuration()
     try:
-        if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if _is_in_cluster(kubeconfig, context):
             kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=_kubeconfig_files(), client_configuration=configuration
+                config_file=_kubeconfig_files(kubeconfig), context=context, client_configuration=configuration
             )
     except (kubernetes_config.ConfigException, OSError) as error:
         raise KubernetesError(
@@ -167,11 +178,43 @@ async def load_configuration() -> kubernetes_client.Configuration:
     return configuration
 
 
-def _kubeconfig_files() -> str:
-    files = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+def default_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace of that same service account or context; ``default`` where a context names none. Raises
+    KubernetesError."""
+    try:
+        if _is_in_cluster(kubeconfig, context):
+            return _NAMESPACE_FILE.read_text().strip()
+        contexts, current = kubernetes_config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
+            _kubeconfig_files(kubeconfig)
+        )
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise KubernetesError(f"no namespace is known: {error}. Name one") from error
+    chosen = current if context is None else next((each for each in contexts if each["name"] == context), {})
+    return str(chosen.get("context", {}).get("namespace") or "default")
+
+
+def _is_in_cluster(kubeconfig: str | None, context: str | None) -> bool:
+    named = kubeconfig is not None or context is not None or "KUBECONFIG" in os.environ
+    return not named and "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def _kubeconfig_files(named: str | None) -> str:
+    files = named or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     if not any(Path(each).is_file() for each in files.split(os.pathsep)):
         raise kubernetes_config.ConfigException(f"there is no file {files}")
     return files
+
+
+@asynccontextmanager
+async def _cut_off(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
+    """Ends the connection of a response that nobody reads to its end. Merely closed, it would be open until the server has
+    said goodbye, which nothing waits for."""
+    try:
+        yield
+    finally:
+        connection = response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
 
 
 def _message(body: bytes) -> str:

@@ -1,5 +1,6 @@
 """LLMServices in the API server: lists of all, one by name, and the write of a status."""
 
+import logging
 from collections.abc import Sequence
 
 from llmservice import api
@@ -7,6 +8,8 @@ from llmservice.api import LLMService, LLMServiceStatus
 from llmservice.kube.client import JSON, ApiError, Kubernetes
 
 _API = f"/apis/{api.API_VERSION}"
+
+logger = logging.getLogger(__name__)
 
 
 async def list_all(kubernetes: Kubernetes, namespaces: Sequence[str] | None) -> list[JSON]:
@@ -66,7 +69,13 @@ async def is_namespace_ending(kubernetes: Kubernetes, namespace: str) -> bool:
     try:
         found = await kubernetes.request("GET", f"/api/v1/namespaces/{namespace}")
     except ApiError as error:
-        if error.status in (403, 404):
+        if error.status == 403:
+            logger.warning(
+                "May not look at a namespace; it is taken for one that stays",
+                extra={"namespace": namespace, "error": str(error)},
+            )
+            return False
+        if error.status == 404:
             return False
         raise
     return "deletionTimestamp" in found["metadata"]
