@@ -44,6 +44,16 @@ def test_case_2_r6_keep_is_unsupported_before_0_17_and_nothing_is_sent(fleet: Fl
     assert [call.parameters["mode"] for call in new.engine.posts()] == ["keep"]
 
 
+def test_r6_another_mode_helps_at_once_where_nothing_is_paused(fleet: Fleet) -> None:
+    fleet.grow(2, version="0.14.1")
+    fleet.declare("paused", pause={"mode": "keep"})
+    fleet.wait("Stalled", reason="UnsupportedMode")
+    fleet.patch(pause={"mode": "abort"})
+    fleet.wait("Ready", reason="InDesiredState")
+    assert fleet.all_paused()
+    assert fleet.status()["lastPause"] == {"mode": "abort", "clearCache": True, "answered": True}
+
+
 def test_r6_unsupported_mode_does_not_hinder_running(fleet: Fleet) -> None:
     fleet.add(version="0.16.0")
     fleet.declare("paused", pause={"mode": "keep"})

@@ -122,8 +122,8 @@ def unsupported(wanted: Wanted, state: TargetState) -> Failure | None:
         return Failure(
             Obstacle.REFUSED,
             "unsupported",
-            f"{name} cannot pause with mode {mode}; nothing was sent. Use a newer {traits.product} or another "
-            "spec.pause.mode",
+            f"{name} cannot pause with mode {mode}; nothing was sent. Use a newer {traits.product}, or another "
+            "spec.pause.mode, which takes effect at the next pause where other engines are paused already",
             Reason.UNSUPPORTED_MODE,
         )
     if is_draining(wanted, state) and not traits.confirms_wait:

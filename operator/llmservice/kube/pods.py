@@ -6,7 +6,6 @@ complete list the view is not conclusive, and whoever acts on it has to hold sti
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,12 +61,12 @@ class PodView:
             opened: float | None = None
             try:
                 version = await self._list()
-                opened = time.monotonic()
+                opened = asyncio.get_running_loop().time()
                 while True:
                     version = await self._watch(version)
             except KubernetesError as error:
                 self._conclude(False)
-                if opened is not None and time.monotonic() - opened > _LIVED_SECONDS:
+                if opened is not None and asyncio.get_running_loop().time() - opened > _LIVED_SECONDS:
                     attempt = 0
                 level = logging.DEBUG if isinstance(error, ApiError) and error.status == 410 else logging.WARNING
                 logger.log(level, "Lost sight of pods", extra={"path": self._path, **self._query, "error": str(error)})
@@ -86,7 +85,7 @@ class PodView:
 
     async def _watch(self, version: str) -> str:
         """One watch from ``version`` to its end; returns the version to go on from."""
-        opened = time.monotonic()
+        opened = asyncio.get_running_loop().time()
         query = {**self._query, "resourceVersion": version}
         events = self._kubernetes.watch(
             self._path, query, server_seconds=WATCH_SECONDS, deadline=WATCH_DEADLINE_SECONDS
@@ -99,7 +98,7 @@ class PodView:
                     self._on_left(item["metadata"]["name"])
             elif kind in ("ADDED", "MODIFIED"):
                 self._put(item["metadata"]["uid"], to_pod(item))
-        await asyncio.sleep(max(0.0, opened + _SHORTEST_WATCH_SECONDS - time.monotonic()))
+        await asyncio.sleep(max(0.0, opened + _SHORTEST_WATCH_SECONDS - asyncio.get_running_loop().time()))
         return version
 
     async def _is_alive(self, gone: Mapping[str, Any]) -> bool:

@@ -149,7 +149,11 @@ class Actor:
     def _want(self) -> Wanted:
         is_left = self._is_retired or self._namespace_ends
         aim = None if is_left else policy.effective(self.service, self._environment.wall())
-        before, self._pause = self._pause, policy.present_pause(self.service.spec, aim, self._pause)
+        before = self._pause
+        if before is not None and before.answered and policy.spec_pause_differs(self.service.spec, before):
+            # A pause that no engine was given, because none can do it, say, need not be asked in the old way.
+            before = before if self._targets.may_be_paused() else None
+        self._pause = policy.present_pause(self.service.spec, aim, before)
         if before is None:
             self._is_answered_here = False
             if self._pause is not None and self._targets.may_drain():

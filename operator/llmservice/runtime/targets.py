@@ -13,7 +13,7 @@ from typing import Any
 from llmservice.api import Desired, LLMService, LLMServiceStatus
 from llmservice.domain import deaths, gate, observe, ownership, report, step
 from llmservice.domain.deaths import Deaths
-from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Target, TargetState
+from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Sight, Target, TargetState
 from llmservice.domain.policy import Wanted
 from llmservice.domain.transitions import Event, EventReason
 from llmservice.engines.engine import Engine
@@ -87,6 +87,13 @@ class Targets:
     def members(self) -> tuple[tuple[TargetState, report.Standing], ...]:
         """Every target and how it stands."""
         return tuple((slot.state, slot.standing) for slot in self._slots if slot.standing is not None)
+
+    def may_be_paused(self) -> bool:
+        """Whether any engine is paused, or may be."""
+        return any(
+            slot.state.sight is not Sight.RUNNING or slot.state.is_called_since or slot.state.failures > 0
+            for slot in self._slots
+        )
 
     def may_drain(self) -> bool:
         """Whether an engine may still be draining from an earlier pause."""
