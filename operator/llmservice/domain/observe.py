@@ -95,7 +95,8 @@ def read_failed(state: TargetState, failure: Failure, sent_for: Wanted, wanted: 
     failures = state.failures + 1
     if state.failure is not None and failure.is_like(state.failure):
         failure = state.failure  # its words may carry a request id or a time, which would change the status at rest
-    if failure.obstacle is Obstacle.NOT_LISTENING and not state.target.ready:
+    is_not_there_yet = failure.obstacle is Obstacle.NOT_LISTENING and not state.target.ready
+    if is_not_there_yet or failure.obstacle is Obstacle.STARTING:
         wait = STARTING_RETRY_SECONDS
     elif failure.obstacle is Obstacle.REFUSED:
         wait = wanted.resync

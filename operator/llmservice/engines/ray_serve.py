@@ -121,6 +121,8 @@ class RayServe:
             replicas = await self._replicas(url, timeout)
             if isinstance(replicas, Failure):
                 return replicas
+            if not replicas:
+                return Failure(Obstacle.STARTING, "no replicas", "the application has no replica at present")
             return replace(reading, replicas=_digest(target.key.container_id, replicas))
 
         first = self._spokesman(target)
@@ -193,8 +195,8 @@ class RayServe:
             )
         return _traits(json.dumps([paths["/pause"], _pause_options(document)]))
 
-    async def _replicas(self, url: str, timeout: float) -> object | Failure:
-        """What distinguishes the replicas that a broadcast reaches at present."""
+    async def _replicas(self, url: str, timeout: float) -> list[str] | Failure:
+        """What distinguishes the replicas that a broadcast reaches at present (docs/adr/0007)."""
         body = {"model": self._model, "method": _REPLICA_METHOD}
         answer = await self._ask("POST", url, "/collective_rpc", timeout, body)
         if isinstance(answer, Failure):
@@ -308,7 +310,7 @@ def _listed(names: Iterable[object]) -> str:
     return ", ".join(str(name)[:128] for name in itertools.islice(names, _LISTED)) or "none"
 
 
-def _digest(proxies: str, replicas: object) -> str:
+def _digest(proxies: str, replicas: list[str]) -> str:
     return hashlib.sha256(json.dumps([proxies, replicas]).encode()).hexdigest()[:16]
 
 
