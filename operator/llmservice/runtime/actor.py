@@ -178,7 +178,7 @@ class Actor:
         self._notice_strike()
         if self.service is not self._verdicts_of:
             self._verdicts_of = self.service
-            self._targets.know_verdicts(self.service.status)
+            self._targets.know_verdicts(self.service)
         before, wanted = self._targets.wanted, self._want()
         if self._verify_requested != self._verify_seen:
             self._verify_seen = self._verify_requested

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from llmservice.api import Desired, LLMService, LLMServiceStatus
+from llmservice.api import Desired, LLMService
 from llmservice.domain import deaths, gate, observe, ownership, report, step
 from llmservice.domain.deaths import Deaths
 from llmservice.domain.fleet import NEVER, ControlCall, Failure, Pod, Sight, Target, TargetState
@@ -118,9 +118,10 @@ class Targets:
                 self._call_off(slot)
             self._step(slot)
 
-    def know_verdicts(self, status: LLMServiceStatus) -> None:
-        """Engines that this or another operator leaves alone, as ``status`` tells."""
-        verdicts = deaths.stored_verdicts(status, self.wanted.object_generation)
+    def know_verdicts(self, service: LLMService) -> None:
+        """Engines that this or another operator leaves alone, as the status of ``service`` tells. It may come with a spec
+        that is not wanted yet."""
+        verdicts = deaths.stored_verdicts(service.status, service.metadata.object_generation)
         if verdicts == self._verdicts:
             return
         self._verdicts = verdicts
@@ -230,7 +231,8 @@ class Targets:
 
     def _verdict(self, target: Target, key: SlotKey) -> Failure | None:
         stored = self._verdicts.get((target.key.pod_uid, target.key.url))
-        return deaths.verdict(self._deaths.get(key) or stored, self.wanted.object_generation)
+        own, object_generation = self._deaths.get(key), self.wanted.object_generation
+        return deaths.verdict(own, object_generation) or deaths.verdict(stored, object_generation)
 
     # One target
 
