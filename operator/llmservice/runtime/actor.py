@@ -152,7 +152,7 @@ class Actor:
         before = self._pause
         if before is not None and before.answered and policy.spec_pause_differs(self.service.spec, before):
             # A pause that no engine was given, because none can do it, say, need not be asked in the old way.
-            before = before if self._targets.may_be_paused() else None
+            before = before if self._targets.may_be_paused() or not self._was_listed else None
         self._pause = policy.present_pause(self.service.spec, aim, before)
         if before is None:
             self._is_answered_here = False
