@@ -528,6 +528,8 @@ class Metadata(_Model):
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
     annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    owner_references: tuple[Mapping[str, Any], ...] = ()
 
 
 class LLMService(_Model):

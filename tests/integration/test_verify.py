@@ -49,6 +49,18 @@ def test_the_echo_comes_after_a_fresh_read_of_every_engine(fleet: Fleet) -> None
 
 
 @pytest.mark.usefixtures("operator")
+def test_the_echo_outlives_the_annotation(fleet: Fleet) -> None:
+    """It is the last value that was handled, whatever becomes of the request."""
+    fleet.paused(1)
+    fleet.verify("step-1")
+    wait_for_echo(fleet, "step-1")
+    fleet.cluster.patch_llmservice(fleet.namespace, fleet.name, {"metadata": {"annotations": {VERIFY: None}}})
+    fleet.patch(resyncSeconds=9)
+    status = fleet.wait_for(lambda status: status.get("observedGeneration") == 2, "the next spec")
+    assert status["lastHandledVerify"] == "step-1"
+
+
+@pytest.mark.usefixtures("operator")
 def test_nothing_but_the_echo_changes_at_rest(fleet: Fleet, tmp_path: Path) -> None:
     before = fleet.paused(2, resyncSeconds=SELDOM).get()
     events = len(fleet.events())

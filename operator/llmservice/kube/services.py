@@ -34,7 +34,9 @@ async def put_status(kubernetes: Kubernetes, service: LLMService, status: LLMSer
     """Replace the whole status of ``service`` as it was read; returns the object as stored.
 
     Whole, because a merge patch without ``paused`` would leave an old true standing; with the resourceVersion that was
-    read, so that a second operator that is behind is refused. Raises ApiError (409: read again and compute again) or
+    read, so that a second operator that is behind is refused. With the labels and so on that were read, which the write
+    does not change: where they are absent, the API server takes their ownership away from every field manager, and
+    server-side apply can then no longer remove them. Raises ApiError (409: read again and compute again) or
     UnavailableError.
     """
     metadata = service.metadata
@@ -46,6 +48,10 @@ async def put_status(kubernetes: Kubernetes, service: LLMService, status: LLMSer
             "namespace": metadata.namespace,
             "uid": metadata.uid,
             "resourceVersion": metadata.resource_version,
+            "labels": dict(metadata.labels),
+            "annotations": dict(metadata.annotations),
+            "finalizers": list(metadata.finalizers),
+            "ownerReferences": [dict(reference) for reference in metadata.owner_references],
         },
         "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
     }

@@ -180,7 +180,7 @@ class Actor:
             self._verdicts_of = self.service
             self._targets.know_verdicts(self.service)
         before, wanted = self._targets.wanted, self._want()
-        if self._verify_requested != self._verify_seen:
+        if self._verify_requested not in (None, self._verify_seen):
             self._verify_seen = self._verify_requested
             self._spec_seen_at = now
             self._publisher.is_stale = True
