@@ -54,6 +54,7 @@ verify: lint types contracts generated ## Check format, lint, types, import cont
 
 test: install ## Unit, property and integration tests, on a real API server and simulated engines; JOBS=3 at once
 	@$(BIN)/python -m llmservice_testing.controlplane --assets-only
+	@$(BIN)/python -m llmservice_testing.gitops
 	@$(BIN)/pytest -m "not real_engine and not long" --numprocesses $(JOBS) --dist loadfile
 
 soak: install ## The state machine of the core with many more examples, chosen anew each time; prints progress

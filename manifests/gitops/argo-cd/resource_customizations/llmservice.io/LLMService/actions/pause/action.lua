@@ -1,0 +1,2 @@
+obj.spec.generation = "paused"
+return obj

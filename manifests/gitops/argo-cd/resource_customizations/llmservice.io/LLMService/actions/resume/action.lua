@@ -1,0 +1,2 @@
+obj.spec.generation = "running"
+return obj
