@@ -10,7 +10,7 @@ CODE := operator testing tests bench
 JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock generate format lint types contracts generated verify test soak test-engines test-all demo bench reliability controlplane clean
+.PHONY: help install lock generate manifests format lint types contracts generated verify test soak test-engines test-all demo bench reliability controlplane clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,10 +27,15 @@ $(INSTALLED): requirements/dev.txt testing/pyproject.toml
 
 lock: install ## Pin all dependencies anew (requirements/*.txt)
 	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml testing/pyproject.toml --group dev --generate-hashes --no-annotate --no-emit-index-url --python-version 3.11 -o requirements/dev.txt
+	echo hatchling | $(BIN)/uv pip compile --quiet --upgrade - -c requirements/dev.txt --generate-hashes --no-annotate --no-emit-index-url --python-version 3.11 -o requirements/build.txt
 	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml -c requirements/dev.txt --generate-hashes --no-annotate --no-emit-index-url --python-version 3.11 -o requirements/runtime.txt
 
-generate: install ## Write what is generated: the CRD from operator/llmservice/api.py
+generate: install ## Write what is generated: the CRD from operator/llmservice/api.py, and then the manifests
 	@$(BIN)/llmservice crd > $(CRD).new && mv $(CRD).new $(CRD)
+	@$(MAKE) --no-print-directory manifests
+
+manifests: install ## Write manifests/install.yaml and the chart's copies from manifests/ and crds/
+	@$(BIN)/python -m llmservice_testing.manifests
 
 format: install ## Format all code, and mend what the linter can mend
 	@$(BIN)/ruff check --fix-only --quiet $(CODE)
@@ -49,6 +54,7 @@ contracts: install
 
 generated: install
 	@$(BIN)/llmservice crd | diff -u $(CRD) - || { echo "Run: make generate"; exit 1; }
+	@$(BIN)/python -m llmservice_testing.manifests --check || { echo "Run: make manifests"; exit 1; }
 
 verify: lint types contracts generated ## Check format, lint, types, import contracts and generated files
 

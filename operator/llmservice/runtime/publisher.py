@@ -16,6 +16,7 @@ from llmservice.domain.status import Fleet, compose
 from llmservice.domain.transitions import Event, transitions
 from llmservice.kube import services
 from llmservice.kube.client import JSON, ApiError, KubernetesError
+from llmservice.metrics import ChangeClock
 from llmservice.runtime.environment import Environment
 
 PROGRESS_SECONDS = 1.0
@@ -75,9 +76,11 @@ class Publisher:
     """The status of our last write."""
     _contests: int = 0
     """Writes in a row that undid somebody else's."""
+    _changes: ChangeClock = field(default_factory=ChangeClock)
 
     def publish(self, draft: Draft, now: float) -> float:
         """Start a write if one is due; returns when to ask again."""
+        self.environment.metrics.confirmed(self._changes.see(draft.service, now))
         if self.writing is not None:
             return NEVER
         if now < self._next_at:

@@ -384,5 +384,5 @@ class Targets:
             self._on_fact(Event(EventReason.VERSION_ASSUMED, message, warning=True))
 
     def _measure(self, call: str, result: object, seconds: float) -> None:
-        outcome = result.obstacle.value if isinstance(result, Failure) else "ok"
+        outcome = result.obstacle.name.lower() if isinstance(result, Failure) else "ok"
         self._environment.metrics.engine_calls.labels(call, outcome).observe(seconds)
