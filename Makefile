@@ -63,7 +63,7 @@ test: install ## Unit, property and integration tests, on a real API server and 
 	@$(BIN)/python -m llmservice_testing.gitops
 	@$(BIN)/pytest -m "not real_engine and not long" --numprocesses $(JOBS) --dist loadfile
 
-soak: install ## The state machine of the core with many more examples, chosen anew each time; prints progress
+soak: install ## The state machine of the operator with many more examples, chosen anew each time; prints progress
 	@LLMSERVICE_SOAK=1 $(BIN)/pytest tests/property -s --timeout=0
 
 test-engines: install ## The engine contract, and the operator, against real vLLM on the CPU (installs it once: 6 GB)

@@ -43,10 +43,11 @@ def run_operator(
     log_format: Annotated[logs.LogFormat | None, typer.Option(help="Default text.")] = None,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR. Default INFO.")] = None,
     metrics_address: Annotated[
-        str | None, typer.Option(help="host:port of /metrics, or empty for none. Default 0.0.0.0:9090.")
+        str | None, typer.Option(help="host:port of /metrics, or empty for none. Default :9090, on every address.")
     ] = None,
     health_address: Annotated[
-        str | None, typer.Option(help="host:port of /healthz and /readyz, or empty for none. Default 0.0.0.0:8080.")
+        str | None,
+        typer.Option(help="host:port of /healthz and /readyz, or empty for none. Default :8080, on every address."),
     ] = None,
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C).

@@ -34,7 +34,7 @@ def probe(lack: Callable[[], Awaitable[str]]) -> Answer:
 
 @asynccontextmanager
 async def serving(address: str, answers: Mapping[str, Answer]) -> AsyncIterator[None]:
-    """Serve ``answers`` by path at ``address`` (host:port; empty: nowhere) within the block. Raises OSError if it is taken."""
+    """Serve ``answers`` by path at ``address`` (host:port, or :port for every address; empty: nowhere) within the block. Raises OSError if it is taken."""
     if not address:
         yield
         return
@@ -45,7 +45,7 @@ async def serving(address: str, answers: Mapping[str, Answer]) -> AsyncIterator[
     await runner.setup()
     try:
         host, _, port = address.rpartition(":")
-        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
         yield
     finally:
         await runner.cleanup()

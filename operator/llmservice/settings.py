@@ -9,10 +9,10 @@ from llmservice.logs import LogFormat
 
 
 def _is_address(value: str) -> str:
-    host, _, port = value.rpartition(":")
-    is_host = bool(host) and not any(char.isspace() or char == "/" for char in host)
-    if value and not (is_host and port.isdecimal() and int(port) < 65536):
-        raise ValueError("must be host:port with a port up to 65535, or empty for none")
+    host, colon, port = value.rpartition(":")
+    is_host = not any(char.isspace() or char == "/" for char in host)
+    if value and not (colon and is_host and port.isdecimal() and int(port) < 65536):
+        raise ValueError("must be host:port or :port with a port up to 65535, or empty for none")
     return value
 
 
@@ -28,7 +28,7 @@ class OperatorSettings(BaseSettings):
     """text or json."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """The least severe level that is logged."""
-    metrics_address: Address = "0.0.0.0:9090"
-    """host:port of Prometheus' /metrics; empty: none."""
-    health_address: Address = "0.0.0.0:8080"
-    """host:port of /healthz and /readyz; empty: none."""
+    metrics_address: Address = ":9090"
+    """host:port of Prometheus' /metrics; without a host on every address, IPv4 and IPv6; empty: none."""
+    health_address: Address = ":8080"
+    """host:port of /healthz and /readyz; without a host on every address; empty: none."""

@@ -1,156 +1,64 @@
-"""A small world for the pure core: engines with faults, pods with gates, and an API server with one LLMService.
+"""A small world for the real operator: engines with faults, pods with gates, and an API server with its LLMServices.
 
-Time stands still unless :meth:`World.advance` moves it, from one event to the next; there is one clock, in seconds since the
-epoch. One or two operators (:mod:`.replica`) act on this world. Each promise that can be checked at one instant is checked
-where it could be broken: when a call is sent, when a status is made, and when a write is stored.
+Time stands still unless :meth:`World.advance` moves it, on the loop of :mod:`.virtual_time`. One or two processes of the
+operator (:mod:`.process`) act on this world. Each promise that can be checked at one instant is checked where it could be
+broken (:mod:`.judge`): when a call is sent, when a status is sent, and when a write is stored.
 """
 
-import heapq
-import math
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import Enum, StrEnum
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self
 
-from llmservice.api import FINALIZER, VERIFY_ANNOTATION, LLMService, LLMServiceStatus, PauseMode
+import aiohttp
+import httpx
+from aiohttp.client_reqrep import ConnectionKey
+
+from llmservice.api import (
+    API_VERSION,
+    FINALIZER,
+    KIND,
+    READINESS_GATE,
+    VERIFY_ANNOTATION,
+    LLMService,
+    LLMServiceStatus,
+)
 from llmservice.domain import clocks
-from llmservice.domain.fleet import (
-    NEVER,
-    ControlCall,
-    Failure,
-    Gate,
-    Reading,
-    Sight,
-    Target,
-    TargetKey,
-    Traits,
-)
-from llmservice.runtime.slots import Slot
+from llmservice.domain.fleet import NEVER, ControlCall, Gate
+from llmservice.kube.client import JSON, ApiError, UnavailableError
 from llmservice_testing.builders import make_llmservice
-from llmservice_testing.domain import (
-    ALONE,
-    ANSWERED_400,
-    ANSWERED_404,
-    ANSWERED_500,
-    CONNECTION_REFUSED,
-    EPOCH,
-    MODERN,
-    TIMED_OUT,
-    V0_16,
-    make_service,
-)
+from llmservice_testing.domain import EPOCH
 
-from .promises import promise
-from .replica import Operator
+from . import judge
+from .engines import Behaviour, Engine, Pod
+from .process import LIFE, Life, Process
+from .promises import BrokenPromiseError, broken, promise
+from .virtual_time import VirtualLoop
 
 REQUEST_TIMEOUT, PAUSE_TIMEOUT = 5.0, 30.0
-WRITE_SECONDS = 0.02
 WATCH_SECONDS = 0.05
 """How long the watch takes to show a gate that was written."""
-RELEASE_SECONDS = 60.0
+HEAR_SECONDS = 0.01
+"""How long the watch takes to show an object that changed."""
 STORM, STORM_SECONDS = 100, 5.0
 """So many writes within so short a time are a fight between operators."""
-V0_14 = replace(V0_16, version="0.14.1")
-VERSIONS = (MODERN, ALONE, V0_16, V0_14)
-
-
-class Behaviour(Enum):
-    """What an engine does with what it is asked."""
-
-    SOUND = "does as it is asked"
-    HANGS = "never answers, and does nothing"
-    LOSES_ANSWERS = "does as it is asked, and the answer is lost"
-    FAILS_READS = "answers reads with 500"
-    FAILS_CALLS = "answers control calls with 500"
-    REFUSES_CALLS = "answers control calls with 400"
-    HAS_NO_ROUTES = "answers everything with 404"
-    LIES = "answers control calls with 200, and does nothing"
-    DIES = "dies of control calls"
+STARTS_AT = 1000.0
+_OBJECTS = f"/apis/{API_VERSION}"
+_PODS = "/api/v1/namespaces/default/pods"
 
 
 class Api(Enum):
-    """What the API server does with writes."""
+    """What the API server does with everything but lists and watches of pods."""
 
     SOUND = "stores and answers"
     FAILS = "answers 500"
+    THROTTLES = "answers 429"
+    HANGS = "never answers"
     LOSES_ANSWERS = "stores, and the answer is lost"
-
-
-class Outcome(StrEnum):
-    """What became of a write, as its sender sees it."""
-
-    STORED = "stored"
-    CONFLICT = "conflict"
-    FAILED = "failed"
-
-
-@dataclass(eq=False)
-class Engine:
-    """One container, as it really is."""
-
-    container_id: str
-    traits: Traits
-    is_paused: bool = False
-    """What ``/is_paused`` says: true from the start of a pause on."""
-    works_until: float = 0.0
-    """While paused: when the last running request ends."""
-    asked_by: set[Operator] = field(default_factory=set)
-    """The operators that asked for the drain that goes on, and live."""
-    is_in_the_object: bool = False
-    """The object has said, ever since that drain began, that it may go on."""
-    is_asleep: bool = False
-    asleep_since: float = 0.0
-    disagrees: bool = False
-    behaviour: Behaviour = Behaviour.SOUND
-    latency: float = 0.01
-    drain_seconds: float = 0.0
-    """How long a ``wait`` takes."""
-    open_calls: dict[Operator, ControlCall] = field(default_factory=dict)
-    """Control calls that are not answered."""
-    touched_at: float = -NEVER
-    """When anything but an operator last changed it."""
-
-    def generates(self, now: float) -> bool:
-        """Whether tokens are generated."""
-        return not self.is_asleep and (not self.is_paused or now < self.works_until)
-
-    def obey(self, call: ControlCall, now: float) -> float:
-        """Do as asked; returns when that is done."""
-        self.disagrees = False
-        if call.pause is None:
-            self.is_paused, self.works_until = False, now
-            return now
-        is_wait = call.pause.mode is PauseMode.WAIT
-        if self.is_paused and not self.traits.confirms_wait:
-            return now  # before 0.17 a second pause is answered at once, and changes nothing
-        if self.is_paused:
-            self.works_until = max(self.works_until, now) if is_wait else now
-        else:
-            self.works_until = now + self.drain_seconds if is_wait else now
-        self.is_paused = True
-        return self.works_until
-
-
-@dataclass(eq=False)
-class Pod:
-    """One pod with one container that declares one port."""
-
-    uid: str
-    engine: Engine
-    address: str
-    gate: Gate | None = None
-    opened_by: Operator | None = None
-    """Who opened its gate last."""
-    started: bool = True
-    ready: bool = True
-    listens: bool = True
-
-    @property
-    def target(self) -> Target:
-        """As the watch shows it."""
-        url = f"http://{self.address}:8000"
-        key = TargetKey(self.uid, self.engine.container_id, "8000", url if self.started else None)
-        return Target(key, self.uid, started=self.started, ready=self.ready and self.started)
 
 
 @dataclass(frozen=True)
@@ -166,461 +74,637 @@ class Spec:
     resync: int = 10
     deadline: int = 600
 
+    def json(self, selector: Mapping[str, str]) -> JSON:
+        """As it stands in the object."""
+        builder = make_llmservice("qwen").selector(dict(selector)).deletion_policy(self.deletion_policy)
+        builder.pause(mode=self.mode, timeoutSeconds=int(PAUSE_TIMEOUT), drainDelaySeconds=self.drain_delay)
+        builder.spec(requestTimeoutSeconds=int(REQUEST_TIMEOUT), resyncSeconds=self.resync)
+        builder.spec(progressDeadlineSeconds=self.deadline, onMaxPaused=self.on_max_paused)
+        if self.max_paused is not None:
+            builder.spec(maxPausedSeconds=self.max_paused)
+        if self.desired is not None:
+            builder.generation(self.desired)
+        return builder.obj()["spec"]
+
 
 @dataclass(eq=False)
-class World:
-    """Everything outside the operators, and the operators."""
+class Object:
+    """One LLMService as the API server has it."""
 
-    now: float = field(default_factory=lambda: clocks.to_seconds(EPOCH))
-    pods: dict[str, Pod] = field(default_factory=dict)
-    spec: Spec = Spec()
+    name: str
+    uid: str
+    created: str
+    spec: JSON
+    version: int
     object_generation: int = 1
-    version: int = 1
-    """The resourceVersion."""
-    uid: int = 1
-    stored: LLMServiceStatus = field(default_factory=LLMServiceStatus)
+    status: JSON = field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
     deleted: str | None = None
-    verify: int | None = None
-    verify_asked_at: dict[str, float] = field(default_factory=dict)
-    api: Api = Api.SOUND
-    gates_are_refused: bool = False
-    view_is_complete: bool = True
-    lag: float = 0.0
-    """How late the second operator hears of the object."""
-    posts: int = 0
-    writes: int = 0
-    gate_writes: int = 0
-    _events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
-    _sequence: int = 0
-    _service: LLMService | None = None
-    _bare: LLMService | None = None
-    """The object without its status."""
-    _made_for: object = None
-    _stored_at: list[float] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.operators = [Operator(self)]
+    def raw(self) -> JSON:
+        """As the API server gives it."""
+        metadata: JSON = {
+            "name": self.name,
+            "namespace": "default",
+            "uid": self.uid,
+            "resourceVersion": str(self.version),
+            "creationTimestamp": self.created,
+            "generation": self.object_generation,
+            "annotations": dict(self.annotations),
+        }
+        if self.finalizers:
+            metadata["finalizers"] = list(self.finalizers)
+        if self.deleted is not None:
+            metadata["deletionTimestamp"] = self.deleted
+        raw = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": self.spec}
+        return raw | ({"status": self.status} if self.status else {})
 
     @property
     def service(self) -> LLMService:
-        """The object as the API server has it."""
-        if self._service is not None:
-            return self._service
-        identity = (self.spec, self.object_generation, self.uid, self.deleted, self.finalizers, self.verify)
-        if self._made_for != identity:
-            self._made_for = identity
-            spec = self.spec
-            builder = make_llmservice("qwen").selector(app="qwen").deletion_policy(spec.deletion_policy)
-            builder.pause(mode=spec.mode, timeoutSeconds=int(PAUSE_TIMEOUT), drainDelaySeconds=spec.drain_delay)
-            builder.spec(requestTimeoutSeconds=int(REQUEST_TIMEOUT), resyncSeconds=spec.resync)
-            builder.spec(progressDeadlineSeconds=spec.deadline, onMaxPaused=spec.on_max_paused)
-            if spec.max_paused is not None:
-                builder.spec(maxPausedSeconds=spec.max_paused)
-            if spec.desired is not None:
-                builder.generation(spec.desired)
-            if self.verify is not None:
-                builder.annotations({VERIFY_ANNOTATION: str(self.verify)})
-            self._bare = make_service(
-                builder,
-                object_generation=self.object_generation,
-                uid=f"uid-{self.uid}",
-                deleted=self.deleted,
-                finalizers=self.finalizers,
-            )
-        assert self._bare is not None
-        self._service = self._bare.model_copy(update={"status": self.stored})
-        return self._service
+        """The same, read."""
+        return LLMService.model_validate(self.raw())
+
+
+class World:
+    """Everything outside the operators, and the operators. To be closed, or used in a with statement."""
+
+    def __init__(self) -> None:
+        broken.clear()
+        self.loop = VirtualLoop(STARTS_AT, self._is_idle)
+        self.loop.set_task_factory(_begin)
+        self.way = 0.02
+        """Seconds that a request takes to the API server, and its answer back."""
+        self.pods: dict[str, Pod] = {}
+        """By name."""
+        self.engines: dict[str, Engine] = {}
+        """By container."""
+        self.spec = Spec()
+        self.version = 1
+        self.made = 0
+        self.objects: list[Object] = []
+        self.main = self._create("qwen", self.spec.json({"app": "qwen"}))
+        self.elder: Object | None = None
+        """An older LLMService that only observes, and owns the pod ``a``."""
+        self.verify_asked = 0
+        self.api = Api.SOUND
+        self.gates_are_refused = False
+        self.view_is_complete = True
+        self.view_broke_at = -NEVER
+        self.posts = self.writes = self.gate_writes = self.events = 0
+        self.history: list[tuple[float, LLMServiceStatus]] = []
+        """Every status of ours that was stored, and when."""
+        self.watches: dict[asyncio.Queue[tuple[str, JSON] | Exception], Mapping[str, str]] = {}
+        self._log: list[tuple[int, str, JSON]] = []
+        self._oldest = 0
+        self._idles = 0
+        self._stored_at: list[float] = []
+        self._defects = Defects()
+        self._logger = logging.getLogger("llmservice")
+        self._level = self._logger.level
+        self._logger.setLevel(logging.ERROR)
+        self._logger.addHandler(self._defects)
+        self._logger.propagate = False
+        self.processes = [Process(self, "operator-1")]
+        self._started = 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all tasks."""
+        self._logger.removeHandler(self._defects)
+        self._logger.setLevel(self._level)
+        self._logger.propagate = True
+        try:
+            for process in self.processes:
+                process.die()
+            self.loop.call_soon(self.loop.stop)
+            for _ in range(100):
+                if not asyncio.all_tasks(self.loop):
+                    break
+                self.loop.call_soon(self.loop.stop)
+                self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    # Time
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds, of the clock that only runs."""
+        return self.loop.time()
+
+    @property
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return clocks.to_seconds(EPOCH) + self.now - STARTS_AT
 
     @property
     def timestamp(self) -> str:
         """The present time as the API writes it."""
-        return datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    # What happens
-
-    def at(self, when: float, event: Callable[[], None]) -> None:
-        """Let something happen later."""
-        self._sequence += 1
-        heapq.heappush(self._events, (when, self._sequence, event))
+        return datetime.fromtimestamp(self.wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        end, passes = self.now + seconds, 0
-        while True:
-            following = min(self._events[0][0] if self._events else NEVER, *(each.due for each in self.operators))
-            if following > end:
-                break
-            passes = passes + 1 if following <= self.now else 0
-            promise(passes < 300, "R14", "the operator goes on and on while no time passes")
-            self.now = max(self.now, following)
-            while self._events and self._events[0][0] <= self.now:
-                heapq.heappop(self._events)[2]()
-            for operator in tuple(self.operators):
-                if operator.due <= self.now and operator in self.operators:
-                    operator.go()
-        self.now = end
+        """Let time pass. Raises BrokenPromiseError."""
+        self.loop.advance(seconds)
+        self._raise_what_is_broken()
+
+    def _raise_what_is_broken(self) -> None:
+        if broken:
+            raise broken[0]
+        if self._defects.found:
+            promise(False, "defect", self._defects.found[0])
+
+    def _is_idle(self) -> None:
+        if broken or self._defects.found:
+            self._raise_what_is_broken()
+        self._idles += 1
+        if self._idles % 8:
+            return  # to count anew costs more than all the rest
+        for process in self.processes:
+            for life in process.lives.values():
+                judge.tally_is_right(self, life)
+
+    # Objects
+
+    def _create(self, name: str, spec: JSON, created: str = EPOCH) -> Object:
+        self.version += 1
+        self.made += 1
+        made = Object(name, f"uid-{name}-{self.made}", created, spec, self.version)
+        self.objects.append(made)
+        return made
+
+    @property
+    def stored(self) -> LLMServiceStatus:
+        """What the object's status says."""
+        return LLMServiceStatus.model_validate(self.main.status)
 
     def respec(self, spec: Spec) -> None:
         """The spec changes; where it does not, nothing happens."""
         if spec != self.spec:
             self.spec = spec
-            self.object_generation += 1
-            self._changed()
+            self.main.spec = spec.json({"app": "qwen"})
+            self.main.object_generation += 1
+            self.changed(self.main)
 
     def ask_to_verify(self) -> None:
         """Somebody sets the annotation."""
-        self.verify = (self.verify or 0) + 1
-        self.verify_asked_at[str(self.verify)] = self.now
-        self._changed()
+        self.verify_asked += 1
+        self.main.annotations[VERIFY_ANNOTATION] = str(self.verify_asked)
+        self.changed(self.main)
 
     def delete(self) -> None:
         """The object is deleted: it goes at once, or when its finalizers are gone."""
-        if self.deleted is None and self.finalizers:
-            self.deleted = self.timestamp
-            self.object_generation += 1
-            self._changed()
-        elif not self.finalizers:
+        if self.main.deleted is None and self.main.finalizers:
+            self.main.deleted = self.timestamp
+            self.main.object_generation += 1
+            self.changed(self.main)
+        elif not self.main.finalizers:
             self._gone()
 
     def _gone(self) -> None:
         """The object is gone, and another of the same name is made at once."""
-        self.object_generation, self.stored, self.finalizers, self.deleted = 1, LLMServiceStatus(), (), None
-        self.uid += 1
-        self.version += 1
-        self._service = None
+        gone, annotations = self.main, self.main.annotations
+        self.objects.remove(gone)
+        self.main = self._create("qwen", gone.spec)
+        self.main.annotations = annotations
         for pod in self.pods.values():
             pod.engine.is_in_the_object = False
-        for place in range(len(self.operators)):
-            self.crash(place)
+        self._forgotten(gone)
+        self.changed(self.main)
 
-    def _changed(self, by: Operator | None = None) -> None:
+    def elder_comes(self) -> None:
+        """An older LLMService selects a pod of ours, too."""
+        if self.elder is None:
+            self.elder = self._create("elder", Spec().json({"shard": "a"}), "2026-01-01T00:00:00Z")
+            self.changed(self.elder)
+
+    def elder_goes(self) -> None:
+        """It is deleted."""
+        if self.elder is not None:
+            self.objects.remove(self.elder)
+            self._forgotten(self.elder)
+            self.elder = None
+
+    def _forgotten(self, gone: Object) -> None:
+        for process in self.processes:
+            self.loop.call_later(process.lag + HEAR_SECONDS, process.forget, gone.uid)
+
+    def changed(self, what: Object) -> None:
+        """The watch tells every process."""
         self.version += 1
-        self._service = None
-        service, version = self.service, self.version
-        for place, operator in enumerate(self.operators):
-            if operator is by:
-                continue
-            if place == 0 or not self.lag:
-                operator.hear(service, version)
-            else:
-                self.at(self.now + self.lag, lambda who=operator: who.hear(service, version))  # type: ignore[misc]
+        what.version = self.version
+        raw = what.raw()
+        for process in self.processes:
+            self.loop.call_later(process.lag + HEAR_SECONDS, process.record, raw)
+
+    # Processes
 
     def crash(self, place: int = 0) -> None:
-        """One operator dies at this instant, and another one starts."""
-        self._dies(self.operators[place])
-        self.operators[place] = Operator(self)
+        """One process dies at this instant, and another one starts."""
+        self._dies(self.processes[place])
+        self.processes[place] = self._starts(self.processes[place].lag)
 
-    def join(self) -> None:
-        """A second operator starts, as in a rolling update. Documented: before 0.17 the second of two waits is answered at
+    def join(self, lag: float = 0.0) -> None:
+        """A second process starts, as in a rolling update. Documented: before 0.17 the second of two waits is answered at
         once, so that two operators deceive each other; the world spares such engines that."""
-        if len(self.operators) == 1 and all(pod.engine.traits.confirms_wait for pod in self.pods.values()):
-            self.operators.append(Operator(self))
+        if len(self.processes) == 1 and all(pod.engine.build.confirms_wait for pod in self.pods.values()):
+            self.processes.append(self._starts(lag))
 
     def leave(self, place: int) -> None:
-        """One of two operators dies, and none replaces it."""
-        if len(self.operators) == 2:
-            self._dies(self.operators[place])
-            del self.operators[place]
-            self.operators[0].hear(self.service, self.version)
+        """One of two processes dies, and none replaces it."""
+        if len(self.processes) == 2:
+            self._dies(self.processes.pop(place))
+            self.catch_up()
 
-    def _dies(self, operator: Operator) -> None:
-        operator.is_alive = False
-        for pod in self.pods.values():
-            pod.engine.open_calls.pop(operator, None)
-            pod.engine.asked_by.discard(operator)
+    def catch_up(self) -> None:
+        """From now on nobody lags."""
+        for process in self.processes:
+            process.lag = 0.0
+            for each in self.objects:
+                self.loop.call_soon(process.record, each.raw())
 
-    def see(self, uid: str) -> None:
-        """The watch shows a pod to everybody."""
-        for operator in self.operators:
-            operator.see(uid)
+    def _starts(self, lag: float) -> Process:
+        self._started += 1
+        return Process(self, f"operator-{self._started}", lag)
+
+    def _dies(self, process: Process) -> None:
+        process.die()
+        for engine in self.engines.values():
+            for life in process.lives.values():
+                engine.open_calls.pop(life, None)
+                engine.asked_by.discard(life)
+
+    # Pods
+
+    def add(self, pod: Pod) -> None:
+        """A pod appears."""
+        self.pods[pod.name] = pod
+        self.engines[pod.engine.container_id] = pod.engine
+        pod.engine.touched_at = self.now
+        self.show(pod, "ADDED")
+
+    def remove(self, name: str) -> None:
+        """A pod goes, and its engine with it."""
+        pod = self.pods.pop(name)
+        self._cut(pod.engine)
+        self.version += 1
+        pod.version = self.version
+        item = pod.item()
+        item["metadata"]["deletionTimestamp"] = self.timestamp
+        self._emit("DELETED", item)
+
+    def show(self, pod: Pod, kind: str = "MODIFIED") -> None:
+        """A pod changed; the watch shows it to everybody."""
+        self.version += 1
+        pod.version = self.version
+        self._emit(kind, pod.item())
+
+    def _emit(self, kind: str, item: JSON) -> None:
+        self._log.append((self.version, kind, item))
+        for queue, query in self.watches.items():
+            if _selects(query, item):
+                queue.put_nowait((kind, item))
+
+    def open_watch(self, queue: "asyncio.Queue[tuple[str, JSON] | Exception]", query: Mapping[str, str]) -> None:
+        """Somebody watches the pods since a version."""
+        since = int(query["resourceVersion"])
+        if not self.view_is_complete:
+            queue.put_nowait(ApiError(500, "no watch at present"))
+        elif since < self._oldest:
+            queue.put_nowait(ApiError(410, "too old resource version"))
+        else:
+            for version, kind, item in self._log:
+                if version > since and _selects(query, item):
+                    queue.put_nowait((kind, item))
+        self.watches[queue] = query
+
+    def cut_watches(self, *, compact: bool = False) -> None:
+        """All watches break; with ``compact`` what they missed cannot be had again."""
+        if compact:
+            self.version += 1
+            self._oldest = self.version
+        for queue in self.watches:
+            queue.put_nowait(
+                ApiError(410, "too old resource version") if compact else UnavailableError("the watch broke")
+            )
 
     def restart(self, pod: Pod) -> None:
         """The container ends, and another one runs a second later."""
-        number = int(pod.engine.container_id.rpartition("/")[2]) + 1
         old = pod.engine
-        pod.engine = Engine(
-            f"containerd://{pod.uid}/{number}", old.traits, behaviour=old.behaviour, latency=old.latency
-        )
+        self._cut(old)
+        number = int(old.container_id.rpartition("/")[2]) + 1
+        pod.former_container_id = old.container_id if pod.started else pod.former_container_id
+        pod.engine = Engine(f"containerd://{pod.uid}/{number}", old.build, behaviour=old.behaviour, latency=old.latency)
+        self.engines[pod.engine.container_id] = pod.engine
         pod.engine.drain_seconds, pod.engine.touched_at = old.drain_seconds, self.now
-        pod.started, pod.ready, pod.listens = False, False, False
+        pod.started = pod.ready = pod.listens = False
+        engine = pod.engine
 
         def up() -> None:
-            if self.pods.get(pod.uid) is pod:
+            if self.pods.get(pod.name) is pod and pod.engine is engine:
                 pod.started = pod.ready = pod.listens = True
-                pod.engine.touched_at = self.now
-                self.see(pod.uid)
+                engine.touched_at = self.now
+                self.show(pod)
 
-        self.see(pod.uid)
-        self.at(self.now + 1.0, up)
+        self.show(pod)
+        self.loop.call_later(1.0, up)
+
+    def _cut(self, engine: Engine) -> None:
+        for connection in engine.connections:
+            if not connection.done():
+                connection.set_exception(aiohttp.ServerDisconnectedError())
 
     def swap_addresses(self, one: str, other: str) -> None:
         """Two pods change their addresses, as after a restart of both sandboxes."""
         first, second = self.pods[one], self.pods[other]
         first.address, second.address = second.address, first.address
         first.engine.touched_at = second.engine.touched_at = self.now
-        self.see(one)
-        self.see(other)
+        self.show(first)
+        self.show(second)
 
     def mend(self) -> None:
         """Everything that was wrong is right from now on; old versions stay old and who sleeps goes on sleeping."""
-        self.api, self.gates_are_refused, self.view_is_complete, self.lag = Api.SOUND, False, True, 0.0
-        for operator in self.operators:
-            operator.hear(self.service, self.version)
+        self.api, self.gates_are_refused, self.view_is_complete = Api.SOUND, False, True
+        self.catch_up()
         for pod in self.pods.values():
+            self.engines[pod.engine.container_id].touched_at = self.now
             pod.started = pod.ready = pod.listens = True
             pod.engine.behaviour, pod.engine.latency, pod.engine.disagrees = Behaviour.SOUND, 0.01, False
-            pod.engine.touched_at = self.now
-            self.see(pod.uid)
+            self.show(pod)
 
     # What an operator asks of engines
 
-    def read(self, slot: Slot, timeout: float, done: Callable[[Reading | Failure], None]) -> None:
-        """GET /is_paused."""
-        pod = self.pods[slot.key[0]]
-        engine = pod.engine
+    async def exchange(self, life: Life, request: httpx.Request) -> tuple[int, str]:
+        """One request to an engine and its answer."""
+        path, host = request.url.path, request.url.host
+        url = f"http://{host}:{request.url.port}"
+        if host in life.process.cannot_reach:
+            await self.loop.create_future()
+        pod = next((each for each in self.pods.values() if each.address == host), None)
+        if pod is None or not pod.listens or not pod.started:
+            if request.method == "GET":
+                for place in {shown.place for shown in life.shown.values() if shown.url == url}:
+                    judge.read_begins(self, life.knows(*place), "/is_paused")
+                    judge.read_failed(self, life.knows(*place), "refused", "/is_paused")
+            key = ConnectionKey(host, 8000, False, True, None, None, None)
+            raise httpx.ConnectError("refused") from aiohttp.ClientConnectorError(key, ConnectionRefusedError(111))
+        engine, known = pod.engine, life.knows(pod.engine.container_id, url)
+        if request.method == "GET":
+            judge.read_begins(self, known, path)
+            answer = self._answer(engine)
+            if engine.behaviour not in (Behaviour.HANGS, Behaviour.LOSES_ANSWERS):
+                self.loop.call_later(engine.latency, lambda: _settle(answer, engine.tell(path)))
+            try:
+                status, body = await answer
+            except (asyncio.CancelledError, aiohttp.ClientError) as error:
+                judge.read_failed(self, known, repr(error), path)
+                raise
+            judge.read_answered(self, known, path, status, body)
+            return status, body
+        call = engine.build.understands(path, dict(request.url.params))
+        return await self._call(life, pod, url, call)
 
-        def answer() -> Reading | Failure:
-            if not pod.listens:
-                return CONNECTION_REFUSED
-            match engine.behaviour:
-                case Behaviour.HANGS | Behaviour.LOSES_ANSWERS:
-                    return TIMED_OUT
-                case Behaviour.FAILS_READS:
-                    return ANSWERED_500
-                case Behaviour.HAS_NO_ROUTES:
-                    return ANSWERED_404
-            if engine.is_asleep:
-                return Reading(Sight.SLEEPING, engine.traits)
-            if engine.disagrees:
-                return Reading(Sight.INCONSISTENT, engine.traits, "[True, False]")
-            return Reading(Sight.PAUSED if engine.is_paused else Sight.RUNNING, engine.traits)
+    def _answer(self, engine: Engine) -> "asyncio.Future[tuple[int, str]]":
+        answer: asyncio.Future[tuple[int, str]] = self.loop.create_future()
+        engine.connections[answer] = None
+        answer.add_done_callback(lambda ended: engine.connections.pop(ended, None))
+        return answer
 
-        if engine.latency >= timeout or engine.behaviour in (Behaviour.HANGS, Behaviour.LOSES_ANSWERS):
-            self.at(self.now + timeout, lambda: done(TIMED_OUT))
-        else:
-            self.at(self.now + engine.latency, lambda: done(answer()))
-
-    def call(
-        self, by: Operator, slot: Slot, call: ControlCall, timeout: float, done: Callable[[Failure | None], None]
-    ) -> None:
-        """POST /pause or /resume."""
-        pod = self.pods.get(slot.key[0])
-        promise(
-            pod is not None and pod.target.key == slot.state.target.key, "R8", "another target is called than is meant"
-        )
-        assert pod is not None
-        engine = pod.engine
+    async def _call(self, life: Life, pod: Pod, url: str, call: ControlCall) -> tuple[int, str]:
+        engine, known, sent_at = pod.engine, life.knows(pod.engine.container_id, url), self.now
         self.posts += 1
-        self._judge_call(by, slot, pod, call)
-        engine.open_calls[by] = call
-
-        def end(failure: Failure | None) -> None:
-            if engine.open_calls.get(by) is call:
-                del engine.open_calls[by]
-                done(failure)
-
+        judge.call_is_right(self, life, pod, url, call)
+        generation = life.services()[-1].metadata.object_generation
+        known.last_call, known.called_at, known.was_effective = (call, generation), sent_at, False
+        known.is_undrained |= call.is_wait
+        known.learn(self.now, replace(known.fact, is_called_since=True))
+        engine.open_calls[life] = call
+        answer = self._answer(engine)
         was_draining = engine.is_paused and engine.generates(self.now)
-        ends, failure = self._effect(pod, engine, call)
+        ends, status = self._effect(life, pod, engine, call)
         if call.is_wait and engine.generates(self.now):
             pause = self.stored.last_pause
-            engine.asked_by.add(by)
+            if engine.build.confirms_wait or not was_draining:  # otherwise it is answered at once, drained or not
+                engine.asked_by.add(life)
             is_in_the_object = pause is not None and not pause.answered
             engine.is_in_the_object = is_in_the_object and (engine.is_in_the_object or not was_draining)
         elif not engine.generates(self.now) or not engine.is_paused:
             engine.asked_by.clear()
-        ends += engine.latency
-        if ends > self.now + timeout:
-            self.at(self.now + timeout, lambda: end(TIMED_OUT))
-        else:
-            self.at(ends, lambda: end(failure))
+        if ends < NEVER:
+            self.loop.call_at(ends + engine.latency, _settle, answer, (status, ""))
+        try:
+            result = await answer
+        except asyncio.CancelledError:
+            if engine.open_calls.get(life) is call:
+                timeout = REQUEST_TIMEOUT if call.pause is None else PAUSE_TIMEOUT
+                judge.call_is_given_up(self, life, pod, url, engine, call, sent_at + timeout)
+            raise
+        finally:
+            if engine.open_calls.get(life) is call:
+                del engine.open_calls[life]
+        if result[0] == 200 and call.pause is not None:
+            known.is_undrained = False
+        return result
 
-    def give_up(self, by: Operator, slot: Slot) -> None:
-        """The connection of an open control call is closed; the engine does not notice."""
-        engine = self.pods[slot.key[0]].engine
-        call = engine.open_calls.pop(by)
-        promise(call.is_wait, "R2", "another call than a wait is called off")
-        promise(engine.traits.can_overtake, "R2", "a drain is called off that nothing can overtake")
-        aim = aim_of(by.service, self.now)
-        promise(
-            aim == "running" or (aim == "paused" and by.service.spec.pause.mode is PauseMode.ABORT),
-            "R2",
-            f"a drain is called off while {aim} is wanted",
-        )
-
-    def forget(self, by: Operator, slot: Slot) -> None:
-        """The place of a target is another's now: the answer to a call that is open no longer counts."""
-        for pod in self.pods.values():
-            if pod.engine.container_id == slot.state.target.key.container_id:
-                pod.engine.open_calls.pop(by, None)
-
-    def _effect(self, pod: Pod, engine: Engine, call: ControlCall) -> tuple[float, Failure | None]:
+    def _effect(self, life: Life, pod: Pod, engine: Engine, call: ControlCall) -> tuple[float, int]:
         """What a control call does; when it is done, and what is answered then."""
-        if not pod.listens:
-            return self.now, CONNECTION_REFUSED
         match engine.behaviour:
             case Behaviour.HANGS:
-                return NEVER, None
+                return NEVER, 0
             case Behaviour.LOSES_ANSWERS:
                 engine.obey(call, self.now)
-                return NEVER, None
+                return NEVER, 0
             case Behaviour.FAILS_CALLS:
-                return self.now, ANSWERED_500
+                return self.now, 500
             case Behaviour.REFUSES_CALLS:
-                return self.now, ANSWERED_400
+                return self.now, 400
             case Behaviour.HAS_NO_ROUTES:
-                return self.now, ANSWERED_404
+                return self.now, 404
             case Behaviour.LIES:
-                return self.now, None
+                return self.now, 200
             case Behaviour.DIES:
-                self.at(self.now, lambda: self.restart(pod) if pod.engine is engine else None)
-                return self.now, TIMED_OUT
-        return engine.obey(call, self.now), None
+                engine.killed_by = (life, life.services()[-1].metadata.object_generation)
+                self.loop.call_soon(lambda: self.restart(pod) if pod.engine is engine else None)
+                return NEVER, 0
+        return engine.obey(call, self.now), 200
 
-    def _judge_call(self, by: Operator, slot: Slot, pod: Pod, call: ControlCall) -> None:
-        engine, service = pod.engine, by.service
-        promise(by not in engine.open_calls, "R2", "a second control call is sent while one is open")
-        # It may fall asleep in the second between the read and the call.
-        slept = engine.is_asleep and engine.asleep_since <= by.known[slot.state.target.key].read_at
-        promise(not slept, "R7", "a sleeping engine is called")
-        promise(self.view_is_complete, "R11", "a call begins with an incomplete view")
-        # Between two passes of the operator no time passes, but a limit may be reached.
-        aims = {aim_of(service, self.now), aim_of(service, self.now - 0.001)}
-        promise(call.aim.value in aims, "R13", f"a call to be {call.aim} while {aims} is wanted")
-        if call.pause is None:
-            return
-        promise(call.pause.mode in engine.traits.modes, "R6", f"{call.pause.mode} is sent to {engine.traits.version}")
-        is_held = service.spec.deletion_policy == "leave" or FINALIZER in service.metadata.finalizers
-        promise(is_held, "deletionPolicy", "a pause is sent without the finalizer")
-        pause = service.status.last_pause
-        if call.is_wait:
-            promise(pause is not None and not pause.answered, "R5", f"a wait is sent while {pause} is stored")
-        self._judge_gate(by, pod)
+    # What an operator asks of the API server
 
-    def _judge_gate(self, by: Operator, pod: Pod) -> None:
-        gate, delay = pod.gate, by.service.spec.pause.drain_delay_seconds
-        if gate is None or gate.serving is None:
-            return
-        refused_at = by.refused_gate_at(pod.uid)
-        if refused_at is not None and self.now >= refused_at + delay:
-            return
-        if gate.serving:
-            is_known = pod.opened_by is by or by.has_seen_gate(pod)
-            promise(not is_known, "readiness gate", "a pause is sent while the pod is in service")
-        else:
-            promise(self.now >= gate.since + delay, "drainDelaySeconds", "a pause is sent before the delay is over")
+    def serve(
+        self, life: Life, method: str, path: str, query: Mapping[str, str], body: JSON
+    ) -> JSON | Exception | None:
+        """Carry out one request; the answer to it, an error, or None where there is none."""
+        if path.startswith(_PODS):
+            return self._serve_pods(life, method, path, query, body)
+        match self.api:
+            case Api.FAILS:
+                return ApiError(500, "boom")
+            case Api.THROTTLES:
+                return ApiError(429, "too many requests")
+            case Api.HANGS:
+                return None
+        try:
+            result = self._serve(life, method, path, body)
+        except (ApiError, BrokenPromiseError) as error:
+            return error
+        return UnavailableError("the answer is lost") if self.api is Api.LOSES_ANSWERS else result
 
-    # What an operator writes
-
-    def write(
-        self,
-        by: Operator,
-        status: LLMServiceStatus | None,
-        finalizers: tuple[str, ...] | None,
-        version: int,
-        done: Callable[[Outcome], None],
-    ) -> None:
-        """PUT /status, or PUT of the object for its finalizers; with the resourceVersion that is known."""
-
-        def arrive() -> None:
-            api = self.api
-            if api is Api.FAILS or not by.is_alive:
-                outcome = Outcome.FAILED
-            elif version != self.version:
-                outcome = Outcome.CONFLICT
-            else:
-                outcome = Outcome.STORED if api is Api.SOUND else Outcome.FAILED
-                self._store(by, status, finalizers)
-            self.at(self.now + WRITE_SECONDS, lambda: done(outcome))
-
-        self.at(self.now + WRITE_SECONDS, arrive)
-
-    def _store(self, by: Operator, status: LLMServiceStatus | None, finalizers: tuple[str, ...] | None) -> None:
+    def _serve(self, life: Life, method: str, path: str, body: JSON) -> JSON:
+        if path == "/api/v1/namespaces/default/events":
+            promise(method == "POST", "R15", f"{method} {path}")
+            self.events += 1
+            return body
+        if path == "/api/v1/namespaces/default":
+            return {"metadata": {"name": "default"}}
+        if path == f"{_OBJECTS}/llmservices":
+            return {"items": [each.raw() for each in self.objects], "metadata": {"resourceVersion": str(self.version)}}
+        name, _, sub = path.removeprefix(f"{_OBJECTS}/namespaces/default/llmservices/").partition("/")
+        found = next((each for each in self.objects if each.name == name), None)
+        if found is None:
+            raise ApiError(404, f"no llmservice {name}")
+        if method == "GET":
+            return found.raw()
+        metadata = body["metadata"]
+        if metadata["uid"] != found.uid or metadata["resourceVersion"] != str(found.version):
+            raise ApiError(409, "the object has been modified")
         self.writes += 1
         self._stored_at.append(self.now)
         is_storm = len(self._stored_at) > STORM and self.now - self._stored_at[-STORM] < STORM_SECONDS
         promise(not is_storm, "R14", "operators write back and forth")
-        if status is not None:
-            self._judge_write(status)
-            self.stored = status
-            if status.last_pause is None or status.last_pause.answered:
+        if (method, sub) == ("PUT", "status"):
+            named = {"name", "namespace", "uid", "resourceVersion"}
+            as_they_are = {
+                "labels": {},
+                "annotations": found.annotations,
+                "finalizers": list(found.finalizers),
+                "ownerReferences": [],
+            }
+            others = {key: value for key, value in metadata.items() if key not in named}
+            promise(others == as_they_are, "R15", f"a status is sent with {others}, and {as_they_are} stands")
+            promise("spec" not in body, "R15", "a status is sent with a spec")
+            self._store_status(life, found, body["status"])
+        else:
+            promise((method, sub) == ("PATCH", ""), "R15", f"{method} {path}")
+            named = {"finalizers", "resourceVersion", "uid"}
+            promise(body.keys() == {"metadata"} and metadata.keys() <= named, "R15", f"{body} is written")
+            self._store_finalizers(life, found, tuple(metadata["finalizers"]))
+        return found.raw()
+
+    def _store_status(self, life: Life, found: Object, status: JSON) -> None:
+        judge.write_is_right(self, found, LLMServiceStatus.model_validate(status))
+        found.status = status
+        if found is self.main:
+            self.history.append((self.now, self.stored))
+            pause = self.stored.last_pause
+            if pause is None or pause.answered:
                 for pod in self.pods.values():
                     pod.engine.is_in_the_object = False
-        if finalizers is not None:
-            promise(finalizers != self.finalizers, "R14", "the same finalizers are written again")
-            if self.deleted is not None and FINALIZER not in finalizers:
-                self._judge_release(by)
-            self.finalizers = finalizers
-            if self.deleted is not None and not finalizers:
-                self._gone()
-                return
-        self._changed(by if self.api is Api.SOUND else None)
+        self.changed(found)
 
-    def _judge_write(self, status: LLMServiceStatus) -> None:
-        before, generation = self.stored, self.object_generation
-        promise(status != before, "R14", "the same is written again")
-        promise(status.observed_generation >= before.observed_generation, "R19", "observedGeneration goes back")
-        promise(status.observed_generation <= generation, "R19", "observedGeneration is ahead")
-        earlier = {each.type: each for each in before.conditions}
-        for each in status.conditions:
-            known = earlier.get(each.type)
-            has_moved = known is None or known.last_transition_time != each.last_transition_time
-            promise(
-                known is None or has_moved <= (known.status != each.status),
-                "R19",
-                f"{each.type} moves without its status",
-            )
-            promise(
-                known is None or known.status == each.status or each.last_transition_time >= known.last_transition_time,
-                "R19",
-                "lastTransitionTime goes back",
-            )
-        if before.paused_since_generation == generation == status.observed_generation:
-            promise(status.paused_since == before.paused_since, "maxPausedSeconds", "the clock of a pause is set anew")
-        if status.last_handled_verify not in (None, before.last_handled_verify):
-            promise(status.last_handled_verify in self.verify_asked_at, "verify", "an echo of what nobody asked")
+    def _store_finalizers(self, life: Life, found: Object, finalizers: tuple[str, ...]) -> None:
+        promise(finalizers != found.finalizers, "R14", "the same finalizers are written again")
+        foreign = tuple(each for each in found.finalizers if each != FINALIZER)
+        promise(tuple(each for each in finalizers if each != FINALIZER) == foreign, "R15", f"{finalizers} are written")
+        if found.deleted is not None and FINALIZER not in finalizers:
+            judge.release_is_right(self, found)
+        found.finalizers = finalizers
+        if found.deleted is not None and not finalizers and found is self.main:
+            self._gone()
+        else:
+            self.changed(found)
 
-    def _judge_release(self, by: Operator) -> None:
-        """The finalizer goes: every engine that could be read since the deletion runs, or a minute is over."""
-        deleted_at = clocks.to_seconds(self.deleted or EPOCH)
-        if self.now >= deleted_at + RELEASE_SECONDS or aim_of(self.service, self.now) != "running":
-            return
-        for pod in self.pods.values():
-            is_sound = pod.engine.behaviour is Behaviour.SOUND and pod.engine.latency < 1.0 and pod.listens
-            if is_sound and pod.ready and not pod.engine.is_asleep and pod.engine.touched_at < deleted_at:
-                runs = not pod.engine.is_paused and not pod.engine.disagrees
-                promise(runs, "deletionPolicy", f"{pod.uid} is left paused although it could be resumed")
+    def _serve_pods(self, life: Life, method: str, path: str, query: Mapping[str, str], body: JSON) -> JSON | Exception:
+        name, _, sub = path.removeprefix(_PODS).strip("/").partition("/")
+        if not name:
+            if not self.view_is_complete:
+                return ApiError(500, "no list at present")
+            items = [item for pod in self.pods.values() if _selects(query, item := pod.item())]
+            return {"items": items, "metadata": {"resourceVersion": str(self.version)}}
+        pod = self.pods.get(name)
+        if pod is None:
+            return ApiError(404, f"no pod {name}")
+        if method == "GET":
+            return pod.item()
+        if self.gates_are_refused:
+            return ApiError(403, "forbidden")
+        if body["metadata"]["uid"] != pod.uid:
+            return ApiError(409, "another pod")
+        (condition,) = body["status"]["conditions"]
+        is_gate = (method, sub, condition["type"]) == ("PATCH", "status", READINESS_GATE)
+        only = body.keys() == {"metadata", "status"} and body["metadata"].keys() == {"uid"}
+        try:
+            promise(is_gate and only and body["status"].keys() == {"conditions"}, "R15", f"{method} {path} {body}")
+            promise(pod.gate is not None, "R15", f"a gate is written to {name}, which declares none")
+        except BrokenPromiseError as error:
+            return error
+        self.gate_writes += 1
+        serving = condition["status"] == "True"
+        pod.gate = Gate(serving, clocks.to_seconds(condition["lastTransitionTime"]))
+        if serving:
+            pod.opened_by = life
+        self.version += 1
+        pod.version = self.version
+        self.loop.call_later(WATCH_SECONDS, lambda: self.show(pod) if self.pods.get(pod.name) is pod else None)
+        return pod.item()
 
-    def write_gate(self, by: Operator, uid: str, serving: bool, done: Callable[[Gate | None], None]) -> None:
-        """PATCH of the pod's readiness gate; ``done`` gets it as it is then, or None where it was refused."""
-        pod = self.pods[uid]
+    # What becomes of requests, as their senders see it
 
-        def arrive() -> None:
-            present = pod.gate
-            if self.gates_are_refused or present is None or self.pods.get(uid) is not pod:
-                self.at(self.now + WRITE_SECONDS, lambda: done(None))
-                return
-            self.gate_writes += 1
-            written = Gate(serving, math.floor(self.now)) if present.serving is not serving else present
-            pod.gate = written
-            if serving:
-                pod.opened_by = by
-            self.at(self.now + WRITE_SECONDS, lambda: done(written))
-            self.at(self.now + WATCH_SECONDS, lambda: self.see(uid) if uid in self.pods else None)
+    def was_answered(self, life: Life, method: str, path: str, body: JSON, result: JSON) -> None:
+        """An answer came."""
+        if path == _PODS:
+            life.sees_all = True
+            for uid in life.shown.keys() - {item["metadata"]["uid"] for item in result["items"]}:
+                life.see(None, uid)
+            for item in result["items"]:
+                judge.notice_death(self, life, item["metadata"]["uid"], item)
+                life.see(item, item["metadata"]["uid"])
+        elif path.startswith(_PODS) and method == "PATCH":
+            life.gate_refused_at.pop(body["metadata"]["uid"], None)
+        elif "/llmservices/" in path:
+            service = LLMService.model_validate(result)
+            if service.metadata.uid == life.uid:
+                life.hear(service)
 
-        self.at(self.now + WRITE_SECONDS, arrive)
+    def was_refused(self, life: Life, method: str, path: str, body: JSON, sent_at: float) -> None:
+        """An error came, or nothing."""
+        if path == _PODS:
+            life.lose_sight()
+        elif path.startswith(_PODS) and method == "PATCH":
+            life.gate_refused_at.setdefault(body["metadata"]["uid"], self.wall - (self.now - sent_at))
 
 
-def aim_of(service: LLMService, now: float) -> str | None:
-    """What the engines are to be, by another reading of DESIGN section 4."""
-    spec, status, generation = service.spec, service.status, service.metadata.object_generation
-    if spec.generation is None:
-        return None
-    if service.metadata.deletion_timestamp is not None and spec.deletion_policy == "resume":
-        return "running"
-    is_timed = spec.max_paused_seconds is not None and spec.on_max_paused == "resume" and spec.generation == "paused"
-    is_counted = status.paused_since is not None and status.paused_since_generation == generation
-    ends_at = clocks.to_seconds(status.paused_since or EPOCH) + (spec.max_paused_seconds or 0) + 1.0  # whole seconds
-    if is_timed and is_counted and now >= ends_at:
-        return "running"
-    return str(spec.generation)
+class Defects(logging.Handler):
+    """What a living process logs as an error is a defect."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember it."""
+        life = LIFE.get(None)
+        if life is None or life.process.is_alive:
+            self.found.append(self.format(record))
+
+
+def _begin(loop: asyncio.AbstractEventLoop, coroutine: Any, **how: Any) -> "asyncio.Task[Any]":
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **how)
+    life = LIFE.get(None)
+    if life is not None:
+        life.process.adopt(task)
+    return task
+
+
+def _settle(answer: "asyncio.Future[tuple[int, str]]", result: tuple[int, str]) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _selects(query: Mapping[str, str], item: JSON) -> bool:
+    key, _, value = query["labelSelector"].partition("=")
+    return bool(item["metadata"]["labels"].get(key) == value)

@@ -93,7 +93,7 @@ def test_crd_prints_the_definition() -> None:
 def test_the_defaults_are_those_that_help_tells() -> None:
     settings = OperatorSettings()
     assert (settings.log_format, settings.log_level) == (LogFormat.TEXT, "INFO")
-    assert (settings.metrics_address, settings.health_address) == ("0.0.0.0:9090", "0.0.0.0:8080")
+    assert (settings.metrics_address, settings.health_address) == (":9090", ":8080")
 
 
 def test_flags_win_over_the_environment_which_wins_over_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_flags_win_over_the_environment_which_wins_over_the_defaults(monkeypatch
     assert (settings.log_format, settings.log_level) == (LogFormat.JSON, "ERROR")
 
 
-@pytest.mark.parametrize("address", ["", "127.0.0.1:0", "[::1]:9090", "localhost:65535"])
+@pytest.mark.parametrize("address", ["", ":9090", "127.0.0.1:0", "[::1]:9090", "localhost:65535"])
 def test_addresses_that_are_taken(address: str) -> None:
     assert OperatorSettings(metrics_address=address).metrics_address == address
 
