@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CRD := crds/llmservices.llmservice.io.yaml
-CODE := operator testing tests bench
+CODE := operator testing tests bench examples
 # Tests mostly wait, so more of them than there are cores; each has an API server of its own.
 JOBS ?= 3
 

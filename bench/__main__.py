@@ -9,12 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import fanout, hot, machine, rest, single, stage, table
+from bench import fanout, hot, machine, rest, sdk, single, stage, table
 from bench.engines import simulated
 from bench.fanout import FanOut
 from bench.report import Run
 from bench.stage import Stage
 from bench.subject import operating
+from llmservice.client import FleetError
 from llmservice_testing.cluster import WaitTimeoutError
 from llmservice_testing.controlplane import AssetsNotFoundError, ServerNotReadyError
 from llmservice_testing.vllm import EngineNotReadyError, InstallationError
@@ -27,6 +28,8 @@ def main() -> int:
         with stage.standing() as standing:
             if arguments.profile:
                 table.show(hot.measure(standing, max(arguments.sizes)))
+            elif arguments.client:
+                table.show(sdk.measure(standing, arguments.sizes, arguments.rounds))
             else:
                 run = _run(standing, arguments.sizes, arguments.rounds, real=arguments.real)
                 table.show(run.tables())
@@ -35,6 +38,7 @@ def main() -> int:
     except (
         AssetsNotFoundError,
         EngineNotReadyError,
+        FleetError,
         InstallationError,
         ServerNotReadyError,
         WaitTimeoutError,
@@ -71,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there, too")
     parser.add_argument("--profile", action="store_true", help="say instead where the operator's time goes")
+    parser.add_argument("--client", action="store_true", help="measure instead the client of docs/sdk.md")
     arguments = parser.parse_args()
     if arguments.real is None:
         arguments.real = _is_vllm_installed()

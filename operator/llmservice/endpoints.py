@@ -34,7 +34,8 @@ def probe(lack: Callable[[], Awaitable[str]]) -> Answer:
 
 @asynccontextmanager
 async def serving(address: str, answers: Mapping[str, Answer]) -> AsyncIterator[None]:
-    """Serve ``answers`` by path at ``address`` (host:port, or :port for every address; empty: nowhere) within the block. Raises OSError if it is taken."""
+    """Serve ``answers`` by path at ``address`` (host:port, or :port for every address; empty: nowhere) within the block.
+    Raises OSError if it is taken."""
     if not address:
         yield
         return

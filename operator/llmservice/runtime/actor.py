@@ -6,6 +6,8 @@ pass wakes the next one.
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from llmservice.api import VERIFY_ANNOTATION, LastPause, LLMService, PauseMode, Reason
 from llmservice.domain import clocks, ownership, policy, report, step
@@ -71,16 +73,14 @@ class Actor:
             on_left=self._pod_left,
             on_view=self._wake.set,
         )
-        self._publisher = Publisher(
-            environment, spawn=self._group.create_task, on_stored=self._stored, on_end=self._wake.set
-        )
+        self._publisher = Publisher(environment, spawn=self._spawn, on_stored=self._stored, on_end=self._wake.set)
         self._trust = TrustKeeper(service, environment, on_change=self._engine_changed)
         self._targets = Targets(
             service,
             environment,
             engine_for(service.spec.engine, self._trust.transport),
             policy.wanted(service, None, self._pause, may_call=False),
-            spawn=self._group.create_task,
+            spawn=self._spawn,
             wake=self._wake.set,
             on_change=self._changed,
             on_prepare=self._prepare,
@@ -126,6 +126,15 @@ class Actor:
             group.create_task(self._trust.run())
             group.create_task(self._watch_namespace())
             group.create_task(self._loop())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start ``work``, which ends with this actor. Where the actor is ending already, so does the task that wants it: it
+        is cancelled, and may only have had something else to do before it noticed."""
+        try:
+            return self._group.create_task(work)
+        except RuntimeError as error:
+            work.close()
+            raise asyncio.CancelledError from error
 
     async def _loop(self) -> None:
         while True:

@@ -120,6 +120,10 @@ class Operator:
             try:
                 await actor.run()
             except ExceptionGroup:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():  # a defect on its way out must not bring it back
+                    logger.exception("An actor broke as it ended", extra={"service": actor.service.key})
+                    return
                 logger.exception("An actor broke and begins anew", extra={"service": actor.service.key})
             actor = Actor(actor.service, self._environment)
             self._actors[uid] = actor
