@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from llmservice_testing.builders import Json, PodBuilder, make_llmservice, make_pod
 from llmservice_testing.cluster import Cluster, NotFoundError, wait_until
@@ -50,15 +50,14 @@ RIGHTS: Final[tuple[Json, ...]] = (
 class Addresses:
     """Addresses of this machine that nothing else listens on: a fresh one for each engine, other ones for each process."""
 
-    def __init__(self) -> None:
-        second = 16 + os.getpid() % 200
-        self._free: Iterator[str] = (
-            f"127.{second}.{third}.{fourth}" for third in range(256) for fourth in range(1, 255)
-        )
+    _taken: ClassVar[Iterator[int]] = itertools.count()
 
     def take(self) -> str:
-        """The next one."""
-        return next(self._free)
+        """The next one. All objects of a process share them: an engine of another may still be there."""
+        blocks, last = divmod(next(self._taken), 254)
+        # A process number and its neighbours are far apart in the second part, those that are 200 later in the third.
+        number = os.getpid()
+        return f"127.{16 + number % 200}.{(number // 200 + blocks) % 256}.{1 + last}"
 
 
 @dataclasses.dataclass(eq=False)

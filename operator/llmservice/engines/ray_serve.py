@@ -45,7 +45,7 @@ from llmservice.domain.fleet import (
     Traits,
 )
 from llmservice.engines.exchange import Answer, exchange, parsed, refusal, request
-from llmservice.engines.listeners import Listener, listener
+from llmservice.engines.listeners import listener
 
 _ANSWER_LIMIT = 64 * 1024
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
@@ -61,7 +61,6 @@ _OPEN_SECONDS = 120.0
 _SILENT = "no answer from the application"
 _DRAINED = "being drained"
 _NO_SUCH_MODEL = "Got request for model"
-_NO_SUCH_ROUTE = "Path '"
 _LISTED = 10
 """Names that a message lists at most."""
 
@@ -88,21 +87,22 @@ class RayServe:
         return _PLACE
 
     def targets_of(self, pods: Sequence[Pod]) -> tuple[Target, ...]:
-        """The application, named after the first pod that has an address. Its identity is the set of its proxies."""
+        """The application, named after the first pod whose proxy runs. Its identity is the set of the proxies that do."""
         found = [
             (pod, port, listener(pod, port, self._engine.scheme))
             for pod in sorted(pods, key=lambda pod: pod.name)
             for port in self._engine.ports
         ]
-        first, port, spokesman = next((each for each in found if each[2].url is not None), found[0])
-        identity = " ".join(f"{pod.uid}/{each.container_id}" for pod, _, each in found)
-        proxies = tuple(f"{each.url}{self._engine.root_path}" for _, _, each in found if _can_speak(each))
+        speaking = [each for each in found if each[2].url is not None and each[2].started]
+        first, port, spokesman = (speaking or found)[0]
+        identity = " ".join(f"{pod.uid}/{each.container_id}" for pod, _, each in speaking or found)
+        proxies = tuple(f"{each.url}{self._engine.root_path}" for _, _, each in speaking)
         url = None if spokesman.url is None else f"{spokesman.url}{self._engine.root_path}"
         target = Target(
             key=TargetKey(first.uid, identity, str(port), url),
             pod=first.name,
             started=bool(proxies),
-            ready=any(each.ready for _, _, each in found if _can_speak(each)),
+            ready=any(each.ready for _, _, each in speaking),
             port_missing=all(each.port_missing for _, _, each in found),
             proxies=proxies,
         )
@@ -234,7 +234,7 @@ class RayServe:
         if _NO_SUCH_MODEL in failure.message:
             return await self._model_not_found(url, timeout)
         hint = _DEV_INGRESS_HINT
-        if _NO_SUCH_ROUTE in failure.message and isinstance(prefixes, dict):
+        if isinstance(prefixes, dict) and (self._engine.root_path or "/") not in prefixes:
             hint = f"spec.engine.rootPath must be one of the applications' route prefixes: {_listed(prefixes)}"
         return Failure(Obstacle.REFUSED, failure.kind, f"{failure.message}. {hint}", Reason.ENDPOINT_MISSING)
 
@@ -280,10 +280,6 @@ class RayServe:
         if isinstance(answer, Failure) or 200 <= answer.status < 300:
             return answer
         return refusal(sent, replace(answer, body=_replicas_words(answer.body)))
-
-
-def _can_speak(each: Listener) -> bool:
-    return each.url is not None and each.started
 
 
 def _is_proxy_at_fault(result: Reading | Failure) -> bool:
