@@ -37,6 +37,7 @@ class Subject:
     frontend: Frontend
     version: str
     long_seconds: float
+    is_simulated: bool = False
 
 
 REAL = [pytest.mark.real_engine, pytest.mark.timeout(1800)]
@@ -125,7 +126,7 @@ async def subject(backend: tuple[str, Frontend], request: pytest.FixtureRequest)
     async with Simulator() as simulator:
         simulated = await simulator.engine("127.0.0.140", 0, version=version, frontend=frontend, options=options)
         async with EngineClient(simulated.url.removesuffix(ROOT_PATH), API_KEY) as client:
-            yield Subject(client, frontend, version, long_seconds=0.3)
+            yield Subject(client, frontend, version, long_seconds=0.3, is_simulated=True)
 
 
 @pytest.fixture

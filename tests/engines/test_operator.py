@@ -20,6 +20,8 @@ from .conftest import ROOT_PATH, Subject
 
 CRD = Path(__file__).parents[2] / "crds" / "llmservices.llmservice.io.yaml"
 LONG = 1000
+SLOWLY = 20
+"""How many times longer a request has to be where tokens are simulated, at 5000 a second: kubectl takes its time."""
 """Tokens of a request that can be paused before it ends."""
 
 
@@ -57,6 +59,16 @@ class Declared:
         text = str({"spec": spec}).replace("'", '"')
         await self.run("patch", "llmservice", "qwen", "--type", "merge", "-p", text)
 
+    @property
+    def long(self) -> int:
+        """Tokens of a request that lasts for seconds."""
+        return LONG * (SLOWLY if self.subject.is_simulated else 1)
+
+    @property
+    def long_seconds(self) -> float:
+        """Longer than it takes, undisturbed."""
+        return self.subject.long_seconds * (SLOWLY if self.subject.is_simulated else 1)
+
     async def wait(self, condition: str) -> None:
         """Wait for it as the documentation says."""
         await self.run("wait", "llmservice/qwen", f"--for=condition={condition}", "--timeout=60s")
@@ -89,7 +101,7 @@ async def declared(subject: Subject, cluster: Cluster, control_plane: ControlPla
 @pytest.fixture
 async def request_in_flight(declared: Declared) -> OpenCompletion:
     """A request whose first token is there."""
-    request = declared.subject.client.begin_completion(LONG)
+    request = declared.subject.client.begin_completion(declared.long)
     await request.begun()
     return request
 
@@ -100,7 +112,7 @@ async def test_abort_ends_the_request(declared: Declared, request_in_flight: Ope
 
     ended = await request_in_flight
     assert ended.finish_reason == "abort"
-    assert ended.tokens < LONG
+    assert ended.tokens < declared.long
     assert await declared.subject.client.is_paused()
 
 
@@ -111,7 +123,7 @@ async def test_wait_is_reported_as_paused_only_when_the_request_is_finished(
     await declared.wait("Paused")
 
     assert request_in_flight.done()
-    assert await request_in_flight == Completion(LONG, "length")
+    assert await request_in_flight == Completion(declared.long, "length")
     assert await declared.subject.client.is_paused()
 
 
@@ -120,12 +132,12 @@ async def test_keep_freezes_the_request_until_it_is_resumed(
 ) -> None:
     await declared.patch("paused", mode="keep")
     await declared.wait("Paused")
-    assert await request_in_flight.stays_open(declared.subject.long_seconds)
+    assert await request_in_flight.stays_open(declared.long_seconds)
 
     await declared.patch("running")
     await declared.wait("Paused=False")
 
-    assert await request_in_flight == Completion(LONG, "length")
+    assert await request_in_flight == Completion(declared.long, "length")
 
 
 @pytest.fixture
