@@ -10,10 +10,10 @@ CODE := operator testing tests bench examples
 JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock generate manifests format lint types contracts generated verify test soak test-engines test-all demo bench reliability controlplane clean
+.PHONY: help install lock generate manifests format lint types contracts generated verify test soak test-engines test-ray e2e test-all demo bench reliability controlplane clean
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Make .venv with everything that development needs
 
@@ -61,7 +61,7 @@ verify: lint types contracts generated ## Check format, lint, types, import cont
 test: install ## Unit, property and integration tests, on a real API server and simulated engines; JOBS=3 at once
 	@$(BIN)/python -m llmservice_testing.controlplane --assets-only
 	@$(BIN)/python -m llmservice_testing.gitops
-	@$(BIN)/pytest -m "not real_engine and not long" --numprocesses $(JOBS) --dist loadfile
+	@$(BIN)/pytest -m "not real_engine and not real_ray and not long" --numprocesses $(JOBS) --dist loadfile
 
 soak: install ## The state machine of the operator with many more examples, chosen anew each time; prints progress
 	@LLMSERVICE_SOAK=1 $(BIN)/pytest tests/property -s --timeout=0
@@ -69,7 +69,14 @@ soak: install ## The state machine of the operator with many more examples, chos
 test-engines: install ## The engine contract, and the operator, against real vLLM on the CPU (installs it once: 6 GB)
 	@$(BIN)/pytest tests/engines -m real_engine
 
-test-all: test verify test-engines ## Everything that CI does
+test-ray: install ## The contract, and the operator, against a real Ray Serve LLM application on the CPU (installs it once: 6 GB)
+	@$(BIN)/pytest tests/ray -m real_ray
+
+e2e: install ## In a kind cluster, removed afterwards; KIND_NODE_IMAGE=build BASE_IMAGE=build: no registry, VLLM=0: no real engine, KEEP=1: keep it
+	@$(if $(filter 0,$(VLLM)),true,$(BIN)/python -m llmservice_testing.vllm install)
+	@$(BIN)/python -m llmservice_testing.kind run $(if $(KEEP),--keep) -- $(BIN)/pytest tests/e2e $(if $(filter 0,$(VLLM)),-m "not real_engine")
+
+test-all: test verify test-engines test-ray e2e ## Everything that CI does, and test-ray
 
 demo: install ## Show the main job on a control plane of its own: ENGINES=vllm uses real engines, KEEP=1 keeps it running
 	@$(BIN)/python -m llmservice_testing.demo $(if $(ENGINES),--engines $(ENGINES)) $(if $(KEEP),--keep)

@@ -1,0 +1,3 @@
+module llmservice.test/kind/pause
+
+go 1.24.0
