@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from llmservice_testing.simulator.calls import Call, CallLog
-from llmservice_testing.simulator.faults import HUGE_BODY_BYTES, Dies, Fault, FaultScript, Says
+from llmservice_testing.simulator.faults import Dies, Fault, FaultScript
 from llmservice_testing.simulator.group import MoeGroup
 from llmservice_testing.simulator.life import EngineLife, Options
 from llmservice_testing.simulator.routes import Routes
+from llmservice_testing.simulator.saying import say
 from llmservice_testing.simulator.scheduler import Mode
 from llmservice_testing.simulator.versions import Behaviour
 from llmservice_testing.simulator.wire import Connection, Listener, Reply, Request
@@ -199,7 +200,7 @@ class SimulatedEngine:
         else:
             truth = self._routes.success(path)
         await asyncio.sleep(fault.delay_after)
-        reply = await _say(fault, truth, connection)
+        reply = await say(fault, truth, connection)
         if reply is None:
             return None
         call.answer(reply.status)
@@ -209,43 +210,3 @@ class SimulatedEngine:
             self.die()
             return None
         return reply
-
-
-async def _say(fault: Fault, truth: Reply | None, connection: Connection) -> Reply | None:
-    """The reply of a fault; None where what there is to say was written, or there is nothing to say."""
-    match fault.says:
-        case Says.TRUTH:
-            return truth
-        case Says.STATUS:
-            return Reply(fault.status, fault.body, headers=fault.headers)
-        case Says.NOTHING:
-            await _until_lost(connection)
-        case Says.CUT:
-            connection.cut()
-        case Says.CUT_IN_BODY:
-            whole = (truth or Reply(200, b'{"status":"paused"}')).encode(keep_alive=True)
-            await connection.write(whole[:-8])
-            connection.cut()
-        case Says.NOT_HTTP:
-            await connection.write(b"SSH-2.0-OpenSSH_9.6\r\n\x00\x01\x02\xff\r\n\r\n")
-            connection.cut()
-        case Says.NOT_JSON:
-            return Reply(200, b'{"is_paused": tru')
-        case Says.WRONG_SHAPE:
-            return Reply.json(["paused", {"is_paused": "perhaps"}])
-        case Says.HUGE:
-            return Reply(200, b'{"padding":"' + b"x" * HUGE_BODY_BYTES + b'"}')
-        case Says.ENDLESS:
-            await connection.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n[")
-            while not connection.lost:
-                await connection.write(b"0," * 4096)
-                await asyncio.sleep(0)
-    return None
-
-
-async def _until_lost(connection: Connection) -> None:
-    """Return once the client has given up."""
-    lost = asyncio.Event()
-    connection.on_lost(lost.set)
-    if not connection.lost:
-        await lost.wait()

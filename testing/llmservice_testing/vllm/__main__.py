@@ -4,7 +4,7 @@ import argparse
 import signal
 import sys
 
-from llmservice_testing.vllm.install import InstallationError, ensure_installed, write_requirements
+from llmservice_testing.vllm.install import InstallationError, ensure_installed, plan_of, write_requirements
 from llmservice_testing.vllm.installation import DEFAULT_VERSION
 from llmservice_testing.vllm.server import EngineNotReadyError, RealEngine
 
@@ -29,7 +29,7 @@ def main() -> int:
             case "install":
                 print(ensure_installed().executable)
             case "lock":
-                print(write_requirements(arguments.version))
+                print(write_requirements(plan_of(arguments.version)))
             case "serve":
                 _serve(RealEngine(arguments.frontend, host=arguments.host, port=arguments.port, extra_args=extra))
     except (InstallationError, EngineNotReadyError) as error:
