@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CRD := crds/llmservices.llmservice.io.yaml
 CODE := operator testing tests bench examples
 # Tests mostly wait, so more of them than there are cores; each has an API server of its own.
-JOBS ?= 3
+JOBS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help install lock generate manifests format lint types contracts generated verify test soak test-engines test-ray e2e test-all demo bench reliability controlplane clean
@@ -58,7 +58,7 @@ generated: install
 
 verify: lint types contracts generated ## Check format, lint, types, import contracts and generated files
 
-test: install ## Unit, property and integration tests, on a real API server and simulated engines; JOBS=3 at once
+test: install ## Unit, property and integration tests, on a real API server and simulated engines; JOBS=4 at once
 	@$(BIN)/python -m llmservice_testing.controlplane --assets-only
 	@$(BIN)/python -m llmservice_testing.gitops
 	@$(BIN)/pytest -m "not real_engine and not real_ray and not long" --numprocesses $(JOBS) --dist loadfile

@@ -38,7 +38,7 @@ def programs() -> Programs:
     return find_prometheus()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stage(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """All that runs. Its alerts are the real ones, but wait for a second only."""
     with monitored(
@@ -47,15 +47,15 @@ def stage(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fleets(stage: Stage) -> story.Fleets:
     """Four fleets that have seen some trouble, and are in it. Leave them so."""
     return story.trouble(stage, max_paused_seconds=1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mended(fleets: story.Fleets) -> None:
-    """The trouble is over, for the rest of the session."""
+    """The trouble is over, for the rest of the file."""
     story.mending(fleets)
 
 

@@ -185,11 +185,11 @@ async def subject(backend: str, request: pytest.FixtureRequest) -> AsyncIterator
             await _reset(client)
         return
     async with RaySimulator() as simulator:
-        simulated = simulator.app(replicas=REPLICAS, tokens_per_second=5000)
+        simulated = simulator.app(replicas=REPLICAS, tokens_per_second=2000)
         proxy = await simulator.proxy(SIMULATED_HOST, 0, simulated)
         async with AppClient(proxy.url) as client:
             replicas_of_it = SimulatedReplicas(simulated)
-            yield Subject(client, replicas_of_it, 1000, 0.3, 20_000, 4.5)
+            yield Subject(client, replicas_of_it, 1000, 0.7, 8_000, 4.5)
 
 
 async def _reset(client: AppClient) -> None:
