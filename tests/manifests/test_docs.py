@@ -116,7 +116,7 @@ def test_every_right_is_explained() -> None:
     )
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*OURS, ROOT / "README.md"], ids=lambda path: path.name)
 def test_links_and_paths_lead_somewhere(path: Path) -> None:
     text = path.read_text()
     for target in re.findall(r"\]\(([^)]+)\)", text):
@@ -216,6 +216,14 @@ def lived_in(
 def test_the_commands_run(name: str, lived_in: Stage) -> None:
     commands = all_commands(DOCS / f"{name}.md")
     assert len(commands) >= 8
+    for command in commands:
+        lived_in.run(command)
+
+
+def test_the_commands_of_the_readme_run(lived_in: Stage) -> None:
+    """But those of make, which begin with tests of their own (`tests/integration/test_demo.py`)."""
+    commands = [command for command in all_commands(ROOT / "README.md") if not command.startswith("make ")]
+    assert len(commands) >= 10
     for command in commands:
         lived_in.run(command)
 
