@@ -345,6 +345,8 @@ class Targets:
 
     def _follow_gates(self, place: str) -> None:
         """Let the readiness gates of this place's pods, if they have any, follow what its targets were read as."""
+        if not self._gates.are_there:  # mostly, and this is asked at each change of each target
+            return
         gated = [uid for uid in self._places.get(place, ()) if self._gates.holds(uid)]
         if gated:
             states = [slot.state for port in self._slots.ports_of(place) if (slot := self._slots.get((place, port)))]
