@@ -225,7 +225,7 @@ def test_r13_killed_at_each_step_of_a_fan_out_of_eight_the_end_is_the_same(
             engine.faults.script("/pause", Fault.slow(after=0.3))
     with nothing_false_is_said(fleet):
         fleet.want("paused")
-        if step in ("open", "done", "status", "read back"):
+        if step in ("open", "done", "half", "status", "read back"):
             wait_until(lambda: len(fleet.posts()) == 8, PATIENCE_SECONDS, what="eight calls")
         if step == "half":
             wait_until(lambda: sum(e.paused for e in fleet.engines) == 4, PATIENCE_SECONDS, what="four paused")

@@ -139,6 +139,9 @@ def call_is_right(world: World, life: Life, pod: Pod, url: str, call: ControlCal
             for fact in good
         )
         promise(is_current, "R1", "a call follows a read of an older spec")
+        is_awake = any(fact.read_sent_at >= world.stood_still_until for fact in good)
+        promise(is_awake, "R16", "a call follows a read from before the operator was not run")
+    promise(life.object_read_at >= world.stood_still_until, "R16", "a call rests on an object from before that")
     _target_may_be_called(world, life, pod, url, known, facts)
     promise(life.sees_all or life.blind_since == now, "R11", "a call begins with an incomplete view")
     aims = {aim_of(service, wall) for service in services for wall in (world.wall, world.wall - TICK_SECONDS)}
@@ -207,11 +210,12 @@ def _gate_is_closed(world: World, life: Life, pod: Pod) -> None:
 
 
 def call_is_given_up(
-    world: World, life: Life, pod: Pod, url: str, engine: Engine, call: ControlCall, timeout_at: float
+    world: World, life: Life, pod: Pod, url: str, engine: Engine, call: ControlCall, sent_at: float, timeout: float
 ) -> None:
     """The connection of an open control call was closed by its sender; the engine does not notice."""
-    is_over = world.now >= timeout_at - 0.001
+    is_over = world.now >= sent_at + timeout - 0.001
     is_other = world.pods.get(pod.name) is not pod or pod.engine is not engine or pod.address not in url
+    is_other |= engine.touched_at >= sent_at  # it may not even have been the one that was meant
     is_claimed = pod.name == "a" and world.elder is not None
     if not life.process.is_alive or is_over or is_other or is_claimed or life.retired_at <= world.now:
         return
@@ -262,10 +266,19 @@ def _members(world: World, life: Life) -> list[tuple[Shown, list[Fact]]]:
         process.elder_heard_at <= now or process.elder_gone_at >= now - HAND_OVER_SECONDS
     )
     return [
-        (shown, life.knows(*shown.place).facts_at(now))
+        (shown, _facts(world, life, shown))
         for shown in life.shown.values()
         if shown.changed_at < now and not (is_contested and shown.name == "a")
     ]
+
+
+def _facts(world: World, life: Life, shown: Shown) -> list[Fact]:
+    """What is known of a target. Where the watch is behind, the container that came after it may have answered for it."""
+    facts, now = life.knows(*shown.place).facts_at(world.now), world.now
+    if any(pod.engine.container_id == shown.place[0] for pod in world.pods.values()):
+        return facts
+    others = [known for (_, url), known in life.known.items() if url == shown.url]
+    return facts + [fact for known in others for fact in known.facts_at(now) if fact not in facts]
 
 
 def _may_start(shown: Shown, fact: Fact) -> bool:
@@ -277,9 +290,7 @@ def _targets_are_as_said(world: World, life: Life, status: LLMServiceStatus, hea
     members = _members(world, life)
     expected = [(shown, facts) for shown, facts in members if not any(_may_start(shown, fact) for fact in facts)]
     if status.paused is not None:
-        is_any = any(
-            fact.sight is not None for shown in life.shown.values() for _, fact in life.knows(*shown.place).facts
-        )
+        is_any = any(fact.sight is not None for shown in life.shown.values() for fact in _facts(world, life, shown))
         promise(is_any, "R18", "paused is known, and nobody was read")
         for shown, facts in expected:
             _was_read_as(shown, facts, heard_at, is_paused=status.paused)

@@ -92,8 +92,13 @@ class Life:
     """By pod UID: when the watch has shown that its calls killed a container, and under which generation."""
     gate_refused_at: dict[str, float] = field(default_factory=dict)
     """By pod UID: when the first of the refused writes in a row began."""
+    object_read_at: float = -NEVER
+    """When its last read or write of the object that was answered began; at first when the actor began."""
     retired_at: float = NEVER
     kept_apart: Actor | None = None
+
+    def __post_init__(self) -> None:
+        self.object_read_at = self.now
 
     @property
     def now(self) -> float:
@@ -197,7 +202,7 @@ class Connection(Kubernetes):
         except ApiError:
             world.was_refused(life, method, path, body, sent_at)
             raise
-        world.was_answered(life, method, path, body, result)
+        world.was_answered(life, method, path, body, result, sent_at)
         return json.loads(json.dumps(result))
 
     async def watch(
@@ -281,6 +286,7 @@ class Process:
             ),
             None,
         )
+        self._record, self.operator.record = self.operator.record, self._list  # type: ignore[method-assign]
         world.loop.call_soon(self._start)
 
     def life(self, uid: str) -> Life:
@@ -292,13 +298,17 @@ class Process:
         if not self.is_alive:
             return
         uid = raw["metadata"]["uid"]
+        if self.life(uid).retired_at == NEVER:  # otherwise it is a late word of an object that is gone
+            self._list(raw)
+
+    def _list(self, raw: JSON) -> None:
+        """An object as the watch, or a list of all, gives it to the operator."""
+        uid = raw["metadata"]["uid"]
         life = self.life(uid)
-        if life.retired_at < NEVER:
-            return  # a late word of an object that is gone
         life.hear(LLMService.model_validate(raw))
         if uid.startswith("uid-elder") and self.elder_heard_at == NEVER:
             self.elder_heard_at = self.world.now
-        self._as(life, self.operator.record, json.loads(json.dumps(raw)))
+        self._as(life, self._record, json.loads(json.dumps(raw)))
         self._keep_apart(life)
 
     def _keep_apart(self, life: Life) -> None:

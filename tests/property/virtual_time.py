@@ -38,6 +38,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         promise(self._turns < RESTLESS, "R14", "the operator goes on and on while no time passes")
         return ()
 
+    def jump(self, seconds: float) -> None:
+        """Time passes, and nothing runs: what became due meanwhile is late."""
+        self._now += seconds
+
     def advance(self, seconds: float) -> None:
         """Run what is ready and what becomes due, until so much time has passed."""
         self.call_later(seconds, self.stop)

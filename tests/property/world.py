@@ -151,6 +151,8 @@ class World:
         self.gates_are_refused = False
         self.view_is_complete = True
         self.view_broke_at = -NEVER
+        self.stood_still_until = -NEVER
+        """Until then no process ran for longer than one need not notice."""
         self.posts = self.writes = self.gate_writes = self.events = 0
         self.history: list[tuple[float, LLMServiceStatus]] = []
         """Every status of ours that was stored, and when."""
@@ -212,6 +214,11 @@ class World:
         """Let time pass. Raises BrokenPromiseError."""
         self.loop.advance(seconds)
         self._raise_what_is_broken()
+
+    def stand_still(self, seconds: float) -> None:
+        """No process runs, and time passes: the machine of all of them was suspended, or they were frozen."""
+        self.loop.jump(seconds)
+        self.stood_still_until = self.now
 
     def _raise_what_is_broken(self) -> None:
         if broken:
@@ -502,7 +509,7 @@ class World:
         except asyncio.CancelledError:
             if engine.open_calls.get(life) is call:
                 timeout = REQUEST_TIMEOUT if call.pause is None else PAUSE_TIMEOUT
-                judge.call_is_given_up(self, life, pod, url, engine, call, sent_at + timeout)
+                judge.call_is_given_up(self, life, pod, url, engine, call, sent_at, timeout)
             raise
         finally:
             if engine.open_calls.get(life) is call:
@@ -654,7 +661,7 @@ class World:
 
     # What becomes of requests, as their senders see it
 
-    def was_answered(self, life: Life, method: str, path: str, body: JSON, result: JSON) -> None:
+    def was_answered(self, life: Life, method: str, path: str, body: JSON, result: JSON, sent_at: float) -> None:
         """An answer came."""
         if path == _PODS:
             life.sees_all = True
@@ -665,10 +672,14 @@ class World:
                 life.see(item, item["metadata"]["uid"])
         elif path.startswith(_PODS) and method == "PATCH":
             life.gate_refused_at.pop(body["metadata"]["uid"], None)
+        elif path == f"{_OBJECTS}/llmservices":
+            for each in life.process.lives.values():
+                each.object_read_at = max(each.object_read_at, sent_at)
         elif "/llmservices/" in path:
             service = LLMService.model_validate(result)
             if service.metadata.uid == life.uid:
                 life.hear(service)
+                life.object_read_at = max(life.object_read_at, sent_at)
 
     def was_refused(self, life: Life, method: str, path: str, body: JSON, sent_at: float) -> None:
         """An error came, or nothing."""

@@ -1,12 +1,14 @@
 """The pods of one selector: a complete list, then a watch, for ever.
 
 A list that failed or was cut concludes nothing, and neither does a watch that cannot be reopened: from then until the next
-complete list the view is not conclusive, and whoever acts on it has to hold still.
+complete list the view is not conclusive, and whoever acts on it has to hold still. The same holds where this process was not
+run for a while (:meth:`PodView.doubt`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from llmservice.api import READINESS_GATE
@@ -31,7 +33,8 @@ class PodView:
 
     ``on_pod(uid, pod)`` is called for each pod that appeared or changed, and with None for one that is gone or no longer
     matches; ``on_left(name)`` for one that still lives but no longer matches; ``on_view()`` after :attr:`is_conclusive`
-    changed. All are called from :meth:`run`, synchronously.
+    changed. ``on_relist()`` is awaited after each list but an undoubted first: what is to be read anew, too, before the view
+    is conclusive. Where it raises KubernetesError, the list has failed.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class PodView:
         on_pod: Callable[[str, Pod | None], None],
         on_left: Callable[[str], None],
         on_view: Callable[[], None],
+        on_relist: Callable[[], Awaitable[None]],
     ) -> None:
         self._kubernetes = kubernetes
         self._path = f"/api/v1/namespaces/{namespace}/pods"
@@ -50,6 +54,13 @@ class PodView:
         self._on_pod = on_pod
         self._on_left = on_left
         self._on_view = on_view
+        self._on_relist = on_relist
+        self._was_listed = False
+        self._opened_at = math.inf
+        """When the present view began; infinite while there is none."""
+        self._doubts = 0
+        self._scope: asyncio.Timeout | None = None
+        """Of the present view, from its list on."""
         self._pods: dict[str, Pod] = {}
         self.is_conclusive = False
         """A complete list was read, and the watch that follows it was not interrupted."""
@@ -58,29 +69,50 @@ class PodView:
         """Follow the pods until cancelled."""
         attempt = 0
         while True:
-            opened: float | None = None
             try:
-                version = await self._list()
-                opened = asyncio.get_running_loop().time()
-                while True:
-                    version = await self._watch(version)
+                await self._follow()
+            except TimeoutError:
+                logger.info("Lists pods again", extra={"path": self._path, **self._query})
             except KubernetesError as error:
                 self._conclude(False)
-                if opened is not None and asyncio.get_running_loop().time() - opened > _LIVED_SECONDS:
+                if asyncio.get_running_loop().time() - self._opened_at > _LIVED_SECONDS:
                     attempt = 0
                 level = logging.DEBUG if isinstance(error, ApiError) and error.status == 410 else logging.WARNING
                 logger.log(level, "Lost sight of pods", extra={"path": self._path, **self._query, "error": str(error)})
                 await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
                 attempt += 1
 
+    async def _follow(self) -> None:
+        """One list and the watches after it, until something goes wrong. Raises KubernetesError, and TimeoutError where
+        there is doubt."""
+        self._opened_at = math.inf
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                version = await self._list()
+                while True:
+                    version = await self._watch(version)
+        finally:
+            self._scope = None
+
+    def doubt(self) -> None:
+        """What is known may be old, and so may be what is being read: from now on it is not conclusive, and is read anew."""
+        self._doubts += 1
+        self._conclude(False)
+        if self._scope is not None and self._scope.when() is None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
     async def _list(self) -> str:
+        doubts = self._doubts
         items, version = await self._kubernetes.list(self._path, self._query)
         listed = {item["metadata"]["uid"]: item for item in items}
         for uid in self._pods.keys() - listed.keys():
             self._put(uid, None)
         for uid, item in listed.items():
             self._put(uid, to_pod(item))
-        self._conclude(True)
+        if self._was_listed or doubts:
+            await self._on_relist()
+        self._was_listed, self._opened_at = True, asyncio.get_running_loop().time()
+        self._conclude(doubts == self._doubts)
         return version
 
     async def _watch(self, version: str) -> str:

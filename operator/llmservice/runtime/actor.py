@@ -17,7 +17,7 @@ from llmservice.domain.status import Fleet
 from llmservice.domain.transitions import Event, EventReason
 from llmservice.engines.engine import engine_for
 from llmservice.kube import services
-from llmservice.kube.client import JSON, KubernetesError
+from llmservice.kube.client import JSON, ApiError, KubernetesError
 from llmservice.kube.pods import PodView
 from llmservice.runtime.environment import Environment
 from llmservice.runtime.publisher import Draft, Publisher
@@ -60,6 +60,8 @@ class Actor:
         """The one whose reads are done."""
         self._verify_seen = service.status.last_handled_verify
         """The verify annotation for which every target is read, or was."""
+        self._is_doubted = False
+        """What was read may be old."""
         self._next_strike = NEVER
         self._verdicts_of = service
         """The object whose verdicts are known to the targets."""
@@ -72,6 +74,7 @@ class Actor:
             on_pod=self._pod_changed,
             on_left=self._pod_left,
             on_view=self._wake.set,
+            on_relist=self._read_again,
         )
         self._publisher = Publisher(environment, spawn=self._spawn, on_stored=self._stored, on_end=self._wake.set)
         self._trust = TrustKeeper(service, environment, on_change=self._engine_changed)
@@ -107,6 +110,13 @@ class Actor:
         if older != self._older:
             self._older = older
             self._targets.know_older(older)
+        self._wake.set()
+
+    def doubt(self) -> None:
+        """The world may have changed unseen: the object, the pods and the engines are read again before any call."""
+        self._view.doubt()
+        self._targets.hold()
+        self._is_doubted = True
         self._wake.set()
 
     def retire(self) -> float:
@@ -189,8 +199,10 @@ class Actor:
             self._verdicts_of = self.service
             self._targets.know_verdicts(self.service)
         before, wanted = self._targets.wanted, self._want()
-        if self._verify_requested not in (None, self._verify_seen):
-            self._verify_seen = self._verify_requested
+        is_requested = self._verify_requested not in (None, self._verify_seen)
+        if is_requested or self._is_doubted:
+            self._is_doubted = False
+            self._verify_seen = self._verify_requested if is_requested else self._verify_seen
             self._spec_seen_at = now
             self._publisher.is_stale = True
             self._targets.verify()
@@ -216,6 +228,14 @@ class Actor:
 
     def _pod_changed(self, uid: str, pod: Pod | None) -> None:
         self._targets.pod_changed(uid, pod)
+
+    async def _read_again(self) -> None:
+        """What the pods are wanted for may have changed together with them. Raises KubernetesError."""
+        metadata = self.service.metadata
+        raw = await services.get(self._environment.kubernetes, metadata.namespace, metadata.name)
+        if raw["metadata"]["uid"] != metadata.uid:
+            raise ApiError(404, f"{self.service.key} is another object now")
+        self.record(LLMService.model_validate(raw))
 
     def _pod_left(self, name: str) -> None:
         message = f"{name} is no longer selected; its engine was left as it is"

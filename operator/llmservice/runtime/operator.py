@@ -13,6 +13,7 @@ from llmservice.kube import services
 from llmservice.kube.client import JSON, KubernetesError
 from llmservice.runtime.actor import Actor
 from llmservice.runtime.environment import Environment
+from llmservice.runtime.heart import Heart
 
 SWEEP_SECONDS = 60.0
 """How often the known LLMServices are compared with a list of all: a watch that broke may have missed a deletion."""
@@ -35,6 +36,9 @@ class Operator:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.knows_all = False
         """A complete list was read at least once."""
+        self._heart = Heart(environment, self._doubt)
+        self._forgotten: set[str] = set()
+        """The UIDs that went since the present sweep began: its list may still hold them."""
         self._unsettled: set[str] = set()
         """Namespaces in which an LLMService came or went, so that ownership has to be worked out anew."""
 
@@ -67,6 +71,7 @@ class Operator:
 
     def forget(self, uid: str) -> None:
         """An LLMService is gone; its engines stay as they are."""
+        self._forgotten.add(uid)
         service = self._services.pop(uid, None)
         self._recorded_at.pop(uid, None)
         if service is None:
@@ -80,6 +85,7 @@ class Operator:
         """Compare with a list of all, at once and then regularly, until cancelled. No control call is made before the
         first complete one: ownership of pods is not known earlier."""
         attempt = 0
+        self._heart.start()
         try:
             while True:
                 try:
@@ -91,21 +97,28 @@ class Operator:
                     logger.warning("Did not list the LLMServices", extra={"error": str(error)})
                 await asyncio.sleep(wait)
         finally:
+            self._heart.stop()
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _sweep(self) -> None:
         began = self._environment.clock()
+        self._forgotten.clear()
         listed = await services.list_all(self._environment.kubernetes, self._namespaces)
         for raw in listed:
-            self.record(raw)
+            if raw["metadata"]["uid"] not in self._forgotten:
+                self.record(raw)
         alive = {raw["metadata"]["uid"] for raw in listed}
         for uid in [uid for uid in self._services if uid not in alive and self._recorded_at[uid] < began]:
             self.forget(uid)
         if not self.knows_all:
             self.knows_all = True
             self._settle(service.metadata.namespace for service in tuple(self._services.values()))
+
+    def _doubt(self) -> None:
+        for actor in tuple(self._actors.values()):
+            actor.doubt()
 
     def _start(self, service: LLMService) -> None:
         uid = service.metadata.uid

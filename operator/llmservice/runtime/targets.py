@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Targets:
-    """Steps every target as ``wanted`` says. The attribute changes only by :meth:`want`."""
+    """Steps every target as ``wanted`` says. The attribute changes only by :meth:`want` and :meth:`hold`."""
 
     def __init__(
         self,
@@ -117,6 +117,10 @@ class Targets:
             if step.may_call_off(wanted, slot.state):
                 self._call_off(slot)
             self._step(slot)
+
+    def hold(self) -> None:
+        """Begin no control call until the next :meth:`want`, not even after an answer that is on its way."""
+        self.wanted = replace(self.wanted, may_call=False)
 
     def know_verdicts(self, service: LLMService) -> None:
         """Engines that this or another operator leaves alone, as the status of ``service`` tells. It may come with a spec
