@@ -13,7 +13,7 @@ import httpx
 from bench.figures import Action
 from bench.stage import Stage
 from llmservice_testing.controlplane.processes import wait_until_ready
-from llmservice_testing.controlplane.server import free_ports
+from llmservice_testing.ports import free_ports
 from llmservice_testing.vllm import RealEngine
 
 PORT: Final = 8000

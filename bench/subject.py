@@ -17,7 +17,7 @@ from bench.stage import Stage
 from llmservice_testing.builders import make_llmservice, make_pod
 from llmservice_testing.cluster import Cluster, wait_until
 from llmservice_testing.controlplane.processes import ServerProcess
-from llmservice_testing.controlplane.server import free_ports
+from llmservice_testing.ports import free_ports
 
 NAME: Final = "qwen"
 """Of the LLMService, and of its pods' label `app`."""

@@ -32,7 +32,7 @@ from aiohttp import web
 
 from llmservice_testing.cluster import wait_until
 from llmservice_testing.controlplane import ControlPlane
-from llmservice_testing.controlplane.server import free_ports
+from llmservice_testing.ports import free_ports
 from llmservice_testing.simulator.thread import LoopThread
 
 _HOP_BY_HOP: Final = frozenset(

@@ -15,7 +15,7 @@ import httpx
 
 from llmservice_testing.builders import Json
 from llmservice_testing.controlplane.processes import ServerProcess, wait_until_ready
-from llmservice_testing.controlplane.server import free_ports
+from llmservice_testing.ports import free_ports
 
 START_TIMEOUT_SECONDS: Final = 60.0
 """How long a start may take; a second or two are usual, a busy machine takes several times that."""

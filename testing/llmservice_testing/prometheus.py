@@ -26,7 +26,7 @@ from llmservice_testing.builders import Json
 from llmservice_testing.controlplane.binaries import SourceError, cache_root, filling
 from llmservice_testing.controlplane.processes import ServerProcess, wait_until_ready
 from llmservice_testing.controlplane.progress import Task
-from llmservice_testing.controlplane.server import free_ports
+from llmservice_testing.ports import free_ports
 
 INTERVAL_SECONDS: Final = 1
 """Between two scrapes, and two evaluations of the rules."""

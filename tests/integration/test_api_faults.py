@@ -391,6 +391,9 @@ def test_case_47_a_status_write_that_comes_late_does_not_overwrite_a_newer_one(
     make_operator: Callable[..., OperatorProcess],
 ) -> None:
     fleet.paused(2)
+    wait_until(
+        lambda: not proxy.open_requests(api_proxy.is_status_write), PATIENCE_SECONDS, what="the answer to a write"
+    )
     start = time.monotonic()
     with proxy.trouble(Trouble.hanging(), api_proxy.is_status_write):
         fleet.want("running")

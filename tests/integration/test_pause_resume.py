@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from llmservice_testing.cluster import wait_until
-from llmservice_testing.controlplane.server import free_ports
 from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet, Kubectl, condition, reads
+from llmservice_testing.ports import free_ports
 from llmservice_testing.simulator import Fault, Options
 
 pytestmark = pytest.mark.usefixtures("operator")

@@ -13,11 +13,11 @@ from llmservice.settings import OperatorSettings
 from llmservice_testing.audit import AuditedControlPlane
 from llmservice_testing.builders import Json
 from llmservice_testing.cluster import Cluster, wait_until
-from llmservice_testing.controlplane.server import free_ports
 from llmservice_testing.fleet import PATIENCE_SECONDS
 from llmservice_testing.helm import Helm
 from llmservice_testing.manifests import INSTALL, MANIFESTS, documents, kustomize
 from llmservice_testing.operator_process import OperatorProcess
+from llmservice_testing.ports import free_ports
 
 PROGRAM = Path(sys.executable).parent / "llmservice"
 

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from llmservice import endpoints
-from llmservice_testing.controlplane.server import free_ports
+from llmservice_testing.ports import free_ports
 
 
 async def get(url: str) -> httpx.Response:

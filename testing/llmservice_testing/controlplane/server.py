@@ -10,11 +10,9 @@ import csv
 import dataclasses
 import io
 import json
-import random
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import tempfile
 from base64 import b64encode
@@ -28,11 +26,11 @@ import httpx
 from llmservice_testing.controlplane.assets import find_assets
 from llmservice_testing.controlplane.binaries import Assets
 from llmservice_testing.controlplane.processes import ServerProcess, wait_until_ready
+from llmservice_testing.ports import free_ports
 
 START_TIMEOUT_SECONDS: Final = 60.0
 """How long etcd or kube-apiserver may take to get ready; 4 s are usual, a busy CI machine takes several times that."""
 
-_LOWEST_PORT: Final = 10_000
 _P256_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -276,28 +274,6 @@ class ControlPlane:
             "current-context": "llmservice",
         }
         _write_private(path, json.dumps(config, indent=2))  # JSON is YAML
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nothing listens, drawn below the range that the kernel gives to outgoing connections.
-
-    A port from within that range can be taken by a client while the API server is away: one that retries long enough
-    against the closed port even connects to itself, and the restart fails.
-    """
-    ephemeral_start = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = range(_LOWEST_PORT, ephemeral_start if ephemeral_start > _LOWEST_PORT + 1000 else 32_768)
-    found: list[int] = []
-    for port in random.sample(ports, k=len(ports)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"fewer than {count} free ports between {ports.start} and {ports.stop}")
 
 
 def ec_private_key_pem() -> str:

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
-from llmservice_testing.controlplane.server import free_ports
 from llmservice_testing.demo.errors import DemoError
+from llmservice_testing.ports import free_ports
 
 USUAL_PORT: Final = 8000
 _ATTEMPTS: Final = 20

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from llmservice_testing.controlplane.processes import ServerProcess
-from llmservice_testing.controlplane.server import free_ports
 from llmservice_testing.demo.errors import DemoError
 from llmservice_testing.demo.fleet import NAMESPACE
+from llmservice_testing.ports import free_ports
 
 _GRACE_SECONDS: Final = 5.0
 

@@ -13,9 +13,9 @@ import pytest
 from llmservice_testing.builders import Json
 from llmservice_testing.cluster import Cluster, wait_until
 from llmservice_testing.controlplane import ControlPlane
-from llmservice_testing.controlplane.server import free_ports
 from llmservice_testing.fleet import PATIENCE_SECONDS, Fleet, Kubectl, allow, to_seconds
 from llmservice_testing.operator_process import OperatorProcess
+from llmservice_testing.ports import free_ports
 from llmservice_testing.simulator import Fault, Options
 
 from .conftest import Plugin

@@ -1,0 +1,68 @@
+"""Ports of this machine for servers that tests start.
+
+Who draws a port and binds it a moment later may lose it in between; who keeps one over a restart of a server leaves it
+unbound meanwhile. So each process draws from a block of ports that is its own while it lives.
+"""
+
+import fcntl
+import functools
+import itertools
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+_LOWEST: Final = 10_000
+_BLOCK: Final = 500
+_claims: Final[list[IO[str]]] = []
+"""Kept open: the kernel gives a lock back when its process ends, however it ends."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nothing listens, and that no other process gets from here. Raises OSError where there are
+    too few.
+
+    They are below the range that the kernel gives to outgoing connections. A port from within that range can be taken by a
+    client while the API server is away: one that retries long enough against the closed port even connects to itself, and
+    the restart fails.
+    """
+    found: list[int] = []
+    for port in itertools.islice(_own_ports(), _BLOCK):
+        if _is_free(port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"fewer than {count} of {_BLOCK} ports are free")
+
+
+@functools.cache
+def _own_ports() -> Iterator[int]:
+    """The ports of this process, over and over: one that was given out comes again as late as possible."""
+    ephemeral_start = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    end = ephemeral_start if ephemeral_start > _LOWEST + 2 * _BLOCK else 32_768
+    firsts = range(_LOWEST, end - _BLOCK + 1, _BLOCK)
+    folder = Path(tempfile.gettempdir()) / f"llmservice-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for first in random.sample(firsts, k=len(firsts)):
+        claim = (folder / str(first)).open("w")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        return itertools.cycle(range(first, first + _BLOCK))
+    raise OSError(f"each of {len(firsts)} blocks of ports is claimed by a process of this user ({folder})")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
