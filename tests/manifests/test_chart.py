@@ -64,6 +64,7 @@ def test_several_namespaces_have_a_binding_each_and_no_cluster_wide_one(helm: He
         ("readinessGates", [("pods/status", "patch")]),
         ("deletionPolicyResume", [("llmservices", "patch"), ("namespaces", "get")]),
         ("caConfigMaps", [("configmaps", "get")]),
+        ("autoscalers", [("horizontalpodautoscalers", "list")]),
     ],
 )
 def test_a_right_that_is_not_wanted_is_not_given(helm: Helm, right: str, gone: list[tuple[str, str]]) -> None:

@@ -221,6 +221,7 @@ CASES = {
     Right("get", *PODS): Case(pause_and_relabel, cost=lambda fleet: fleet.events("LeftSelection") == []),
     Right("patch", "", "pods/status"): Case(run_gated, cost=lambda fleet: fleet.gate(fleet.members[0]) is None),
     Right("get", "", "configmaps"): Case(trust_a_config_map, cost=the_target_says_that_the_config_map_is_forbidden),
+    Right("list", "autoscaling", "horizontalpodautoscalers"): Case(pause),
     Right("create", "", "events"): Case(pause, cost=lambda fleet: fleet.events() == []),
 }
 

@@ -485,6 +485,7 @@ class World:
     async def _call(self, life: Life, pod: Pod, url: str, call: ControlCall) -> tuple[int, str]:
         engine, known, sent_at = pod.engine, life.knows(pod.engine.container_id, url), self.now
         self.posts += 1
+        was_meant = judge.is_meant(life, engine, url)
         judge.call_is_right(self, life, pod, url, call)
         generation = life.services()[-1].metadata.object_generation
         known.last_call, known.called_at, known.was_effective = (call, generation), sent_at, False
@@ -509,7 +510,7 @@ class World:
         except asyncio.CancelledError:
             if engine.open_calls.get(life) is call:
                 timeout = REQUEST_TIMEOUT if call.pause is None else PAUSE_TIMEOUT
-                judge.call_is_given_up(self, life, pod, url, engine, call, sent_at, timeout)
+                judge.call_is_given_up(self, life, pod, url, engine, call, sent_at, timeout, was_meant)
             raise
         finally:
             if engine.open_calls.get(life) is call:
@@ -566,6 +567,8 @@ class World:
             promise(method == "POST", "R15", f"{method} {path}")
             self.events += 1
             return body
+        if path == "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers":
+            return {"items": [], "metadata": {"resourceVersion": str(self.version)}}
         if path == "/api/v1/namespaces/default":
             return {"metadata": {"name": "default"}}
         if path == f"{_OBJECTS}/llmservices":

@@ -39,6 +39,10 @@ class Gate:
     """Its lastTransitionTime, seconds since the epoch; 0 without a condition."""
 
 
+Owner = tuple[str, str]
+"""Kind and name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """The part of a pod that decides anything."""
@@ -53,6 +57,8 @@ class Pod:
     containers: tuple[Container, ...]
     gate: Gate | None = None
     """None for a pod that does not declare the readiness gate."""
+    owners: tuple[Owner, ...] = ()
+    """What controls it, and the Deployment above a ReplicaSet."""
 
 
 @dataclass(frozen=True, slots=True)

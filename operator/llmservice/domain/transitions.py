@@ -25,6 +25,8 @@ class EventReason(StrEnum):
     """A live pod is no longer selected; its engine was left as it is."""
     PAUSED_TOO_LONG = "PausedTooLong"
     """The pause lasts longer than ``maxPausedSeconds``, and goes on."""
+    AUTOSCALER_SHRINKS = "AutoscalerShrinks"
+    """A pause began, and a HorizontalPodAutoscaler may take its pods away."""
     VERSION_ASSUMED = "VersionAssumed"
     """An engine's version is missing, unknown or too old, and is treated as the newest known."""
 

@@ -6,6 +6,7 @@ run for a while (:meth:`PodView.doubt`).
 """
 
 import asyncio
+import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 
 from llmservice.api import READINESS_GATE
 from llmservice.domain.clocks import to_seconds
-from llmservice.domain.fleet import Container, Gate, Pod
+from llmservice.domain.fleet import Container, Gate, Owner, Pod
 from llmservice.kube.client import ApiError, Kubernetes, KubernetesError
 
 WATCH_SECONDS = 60
@@ -33,8 +34,8 @@ class PodView:
 
     ``on_pod(uid, pod)`` is called for each pod that appeared or changed, and with None for one that is gone or no longer
     matches; ``on_left(name)`` for one that still lives but no longer matches; ``on_view()`` after :attr:`is_conclusive`
-    changed. ``on_relist()`` is awaited after each list but an undoubted first: what is to be read anew, too, before the view
-    is conclusive. Where it raises KubernetesError, the list has failed.
+    changed. ``on_relist()`` is awaited before each list but an undoubted first: what is to be read anew, too. Where it
+    raises KubernetesError the pods are shown, and the view is not conclusive.
     """
 
     def __init__(
@@ -102,15 +103,20 @@ class PodView:
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def _list(self) -> str:
-        doubts = self._doubts
+        doubts, trouble = self._doubts, None
+        if self._was_listed or doubts:
+            try:
+                await self._on_relist()
+            except KubernetesError as error:
+                trouble = error
         items, version = await self._kubernetes.list(self._path, self._query)
         listed = {item["metadata"]["uid"]: item for item in items}
         for uid in self._pods.keys() - listed.keys():
             self._put(uid, None)
         for uid, item in listed.items():
             self._put(uid, to_pod(item))
-        if self._was_listed or doubts:
-            await self._on_relist()
+        if trouble is not None:
+            raise trouble
         self._was_listed, self._opened_at = True, asyncio.get_running_loop().time()
         self._conclude(doubts == self._doubts)
         return version
@@ -172,7 +178,24 @@ def to_pod(item: Mapping[str, Any]) -> Pod:
         counts="deletionTimestamp" not in metadata and status.get("phase") not in ("Succeeded", "Failed"),
         containers=tuple(_container(each, statuses.get(each["name"], {})) for each in spec.get("containers") or ()),
         gate=_gate(spec, status),
+        owners=_owners(metadata),
     )
+
+
+def _owners(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:
+    controller = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    if controller is None:
+        return ()
+    return _chain(controller["kind"], controller["name"], (metadata.get("labels") or {}).get("pod-template-hash", ""))
+
+
+@functools.lru_cache(maxsize=1024)  # a fleet of a thousand pods has one
+def _chain(kind: str, name: str, template_hash: str) -> tuple[Owner, ...]:
+    """A Deployment names its ReplicaSets after itself and the hash of their template, which their pods carry, too."""
+    suffix = f"-{template_hash}"
+    if kind == "ReplicaSet" and template_hash and name.endswith(suffix):
+        return (kind, name), ("Deployment", name.removesuffix(suffix))
+    return ((kind, name),)
 
 
 def _gate(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Gate | None:

@@ -10,13 +10,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 from llmservice.api import VERIFY_ANNOTATION, LastPause, LLMService, PauseMode, Reason
-from llmservice.domain import clocks, ownership, policy, report, step
+from llmservice.domain import autoscalers, clocks, ownership, policy, report, step
 from llmservice.domain.fleet import NEVER, Pod
 from llmservice.domain.policy import Wanted
 from llmservice.domain.status import Fleet
 from llmservice.domain.transitions import Event, EventReason
 from llmservice.engines.engine import engine_for
 from llmservice.kube import services
+from llmservice.kube.autoscalers import list_autoscalers
 from llmservice.kube.client import JSON, ApiError, KubernetesError
 from llmservice.kube.pods import PodView
 from llmservice.runtime.environment import Environment
@@ -76,7 +77,13 @@ class Actor:
             on_view=self._wake.set,
             on_relist=self._read_again,
         )
-        self._publisher = Publisher(environment, spawn=self._spawn, on_stored=self._stored, on_end=self._wake.set)
+        self._publisher = Publisher(
+            environment,
+            spawn=self._spawn,
+            on_stored=self._stored,
+            on_pause=self._pause_began,
+            on_end=self._wake.set,
+        )
         self._trust = TrustKeeper(service, environment, on_change=self._engine_changed)
         self._targets = Targets(
             service,
@@ -339,6 +346,15 @@ class Actor:
         is_over = self._namespace_ends or policy.is_release_over(self.service, wall)
         is_done = is_over or report.is_released(self._targets.tally)
         return policy.wanted_finalizers(self.service, wall, is_released_done=is_done)
+
+    def _pause_began(self) -> None:
+        self._spawn(self._warn_of_autoscalers())
+
+    async def _warn_of_autoscalers(self) -> None:
+        found = await list_autoscalers(self._environment.kubernetes, self.service.metadata.namespace)
+        event = autoscalers.warning(found, self._targets.pods())
+        if event is not None:
+            self._environment.events.record(self.service, event)
 
     async def _watch_namespace(self) -> None:
         """A namespace that goes takes the engines with it: nothing is to be resumed first."""

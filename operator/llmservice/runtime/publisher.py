@@ -13,7 +13,7 @@ from llmservice.api import ConditionType, Desired, LastPause, LLMService, LLMSer
 from llmservice.domain.fleet import NEVER
 from llmservice.domain.report import Decision
 from llmservice.domain.status import Fleet, compose
-from llmservice.domain.transitions import Event, transitions
+from llmservice.domain.transitions import Event, EventReason, transitions
 from llmservice.kube import services
 from llmservice.kube.client import JSON, ApiError, KubernetesError
 from llmservice.metrics import ChangeClock
@@ -57,6 +57,8 @@ class Publisher:
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     """Starts a task that ends with the actor."""
     on_stored: Callable[[JSON], None]
+    on_pause: Callable[[], None]
+    """Called when the beginning of a pause was stored."""
     on_end: Callable[[], None]
     facts: list[Event] = field(default_factory=list)
     """Events that are true already and go out with the next write, or alone if there is none."""
@@ -158,6 +160,8 @@ class Publisher:
             self.on_stored(stored)
             for event in events:
                 self.environment.events.record(service, event)
+                if event.reason is EventReason.PAUSE_STARTED:
+                    self.on_pause()
             self._tell(service)
         except KubernetesError as error:
             conflict = isinstance(error, ApiError) and error.status == 409

@@ -84,6 +84,11 @@ class Targets:
         """Whether any pod declares the readiness gate."""
         return self._gates.are_there
 
+    def pods(self) -> tuple[Pod, ...]:
+        """The selected pods that count and are not another LLMService's."""
+        selected = (pod for pods in self._places.values() for pod in pods.values())
+        return tuple(pod for pod in selected if pod.counts and pod.uid not in self._claims)
+
     def members(self) -> tuple[tuple[TargetState, report.Standing], ...]:
         """Every target and how it stands."""
         return tuple((slot.state, slot.standing) for slot in self._slots if slot.standing is not None)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from llmservice.api import READINESS_GATE, Desired, PauseMode
-from llmservice.plugin.doctor.facts import Facts, Item
+from llmservice.domain import autoscalers
+from llmservice.plugin.doctor.facts import Facts
 from llmservice.plugin.doctor.finding import Finding, note, warning
 
 
@@ -12,12 +13,9 @@ def autoscaler_will_shrink_the_fleet(facts: Facts) -> Iterable[Finding]:
     if facts.service.spec.generation is not Desired.PAUSED:
         return
     for item in facts.autoscalers.items:
-        spec, name = item["spec"], item["metadata"]["name"]
-        target = spec["scaleTargetRef"]
-        if (target["kind"], target["name"]) not in facts.owners or _never_shrinks(spec):
-            continue
-        number, least = len(facts.members), spec.get("minReplicas", 1)
-        if number <= least:
+        name, target, number = item["metadata"]["name"], item["spec"]["scaleTargetRef"], len(facts.members)
+        least = autoscalers.may_shrink_to(item, facts.owners, number)
+        if least is None:
             continue
         lost = "; pods that go take their frozen requests along" if _keeps(facts) else ""
         yield warning(
@@ -26,8 +24,8 @@ def autoscaler_will_shrink_the_fleet(facts: Facts) -> Iterable[Finding]:
             f"and may be shrunk from {number} to {least}{lost}",
             [
                 f"horizontalpodautoscaler/{name} spec.scaleTargetRef: {target['kind']}/{target['name']}, "
-                f"minReplicas: {least}, maxReplicas: {spec.get('maxReplicas')}, "
-                f"behavior.scaleDown.selectPolicy: {_select_policy(spec) or 'absent'}"
+                f"minReplicas: {least}, maxReplicas: {item['spec'].get('maxReplicas')}, "
+                f"behavior.scaleDown.selectPolicy: {autoscalers.select_policy(item) or 'absent'}"
             ],
             [
                 f"kubectl patch hpa {name} {facts.where} --type=merge "
@@ -78,16 +76,6 @@ def not_looked_at(facts: Facts) -> Iterable[Finding]:
 def _keeps(facts: Facts) -> bool:
     last = facts.service.status.last_pause
     return last is not None and last.mode is PauseMode.KEEP
-
-
-def _never_shrinks(spec: Item) -> bool:
-    return _select_policy(spec) == "Disabled"
-
-
-def _select_policy(spec: Item) -> str | None:
-    behavior = spec.get("behavior") or {}
-    found = (behavior.get("scaleDown") or {}).get("selectPolicy")
-    return str(found) if found else None
 
 
 def _more(names: list[str]) -> str:
