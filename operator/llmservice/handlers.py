@@ -99,7 +99,8 @@ class Watcher:
         reply = functools.partial(answer.get_loop().call_soon_threadsafe, _settle, answer)
         try:
             loop.call_soon_threadsafe(reply)
-            await asyncio.wait_for(answer, _ANSWER_SECONDS)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await answer
         except RuntimeError:  # it was closed meanwhile
             return ""
         except TimeoutError:

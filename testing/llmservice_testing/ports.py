@@ -13,12 +13,10 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 _LOWEST: Final = 10_000
 _BLOCK: Final = 500
-_claims: Final[list[IO[str]]] = []
-"""Kept open: the kernel gives a lock back when its process ends, however it ends."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -47,13 +45,13 @@ def _own_ports() -> Iterator[int]:
     folder = Path(tempfile.gettempdir()) / f"llmservice-ports-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     for first in random.sample(firsts, k=len(firsts)):
-        claim = (folder / str(first)).open("w")
+        claim = os.open(folder / str(first), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            claim.close()
+            os.close(claim)
             continue
-        _claims.append(claim)
+        # Never closed: the kernel gives the lock back when this process ends, however it ends.
         return itertools.cycle(range(first, first + _BLOCK))
     raise OSError(f"each of {len(firsts)} blocks of ports is claimed by a process of this user ({folder})")
 

@@ -124,13 +124,26 @@ def notice_death(world: World, life: Life, uid: str, item: JSON) -> None:
 # Calls
 
 
+def is_meant(life: Life, engine: Engine, url: str) -> bool:
+    """Whether a call to this address is for this engine, as far as its sender can know: not where it was last shown another
+    container there."""
+    shown = [each for each in life.shown.values() if each.url == url]
+    return not shown or any(each.place[0] == engine.container_id for each in shown)
+
+
 def call_is_right(world: World, life: Life, pod: Pod, url: str, call: ControlCall) -> None:
     """A control call arrives at an engine."""
     engine, now, services = pod.engine, world.now, life.services()
     known = life.knows(engine.container_id, url)
     facts = known.facts_at(now)
-    promise(life not in engine.open_calls, "R2", "a second control call is sent while one is open")
     promise(now <= life.retired_at, "R13", "a call is sent for an object that is gone")
+    promise(life.object_read_at >= world.stood_still_until, "R16", "a call rests on an object from before the stall")
+    promise(life.sees_all or life.blind_since == now, "R11", "a call begins with an incomplete view")
+    aims = {aim_of(service, wall) for service in services for wall in (world.wall, world.wall - TICK_SECONDS)}
+    promise(call.aim.value in aims, "R13", f"a call to be {call.aim} while {aims} is wanted")
+    if not is_meant(life, engine, url):
+        return
+    promise(life not in engine.open_calls, "R2", "a second control call is sent while one is open")
     if engine.touched_at < now:  # otherwise this engine took the place of the one that was meant, at this very instant
         good = [fact for fact in facts if fact.failure is None and now - fact.read_at <= FRESH_SECONDS]
         promise(bool(good), "R1, R8", f"a call to {pod.name} does not follow a valid, fresh read of this very engine")
@@ -140,12 +153,8 @@ def call_is_right(world: World, life: Life, pod: Pod, url: str, call: ControlCal
         )
         promise(is_current, "R1", "a call follows a read of an older spec")
         is_awake = any(fact.read_sent_at >= world.stood_still_until for fact in good)
-        promise(is_awake, "R16", "a call follows a read from before the operator was not run")
-    promise(life.object_read_at >= world.stood_still_until, "R16", "a call rests on an object from before that")
+        promise(is_awake, "R16", "a call follows a read from before the stall")
     _target_may_be_called(world, life, pod, url, known, facts)
-    promise(life.sees_all or life.blind_since == now, "R11", "a call begins with an incomplete view")
-    aims = {aim_of(service, wall) for service in services for wall in (world.wall, world.wall - TICK_SECONDS)}
-    promise(call.aim.value in aims, "R13", f"a call to be {call.aim} while {aims} is wanted")
     generations = [service.metadata.object_generation for service in services]
     is_repeated = known.last_call in [(call, each) for each in generations] and not known.was_effective
     promise(not is_repeated or now - known.called_at >= 1.0, "R4", "what failed is tried again within a second")
@@ -210,12 +219,20 @@ def _gate_is_closed(world: World, life: Life, pod: Pod) -> None:
 
 
 def call_is_given_up(
-    world: World, life: Life, pod: Pod, url: str, engine: Engine, call: ControlCall, sent_at: float, timeout: float
+    world: World,
+    life: Life,
+    pod: Pod,
+    url: str,
+    engine: Engine,
+    call: ControlCall,
+    sent_at: float,
+    timeout: float,
+    was_meant: bool,
 ) -> None:
     """The connection of an open control call was closed by its sender; the engine does not notice."""
     is_over = world.now >= sent_at + timeout - 0.001
     is_other = world.pods.get(pod.name) is not pod or pod.engine is not engine or pod.address not in url
-    is_other |= engine.touched_at >= sent_at  # it may not even have been the one that was meant
+    is_other |= engine.touched_at >= sent_at or not was_meant
     is_claimed = pod.name == "a" and world.elder is not None
     if not life.process.is_alive or is_over or is_other or is_claimed or life.retired_at <= world.now:
         return
@@ -317,8 +334,11 @@ def _nobody_drains(world: World, life: Life) -> None:
     # Under another spec than paused nobody waits for a drain, so that there paused means what is_paused says.
     if {aim_of(each, world.wall) for each in life.services()} != {"paused"}:
         return
+    alive = {pod.engine.container_id for pod in world.pods.values()}
     for shown, _ in _members(world, life):
         engine = world.engines[shown.place[0]]
+        if engine.container_id not in alive:
+            continue  # it went with its work, and the watch is about to tell
         is_known = life in engine.asked_by or engine.is_in_the_object
         drains = is_known and shown.started and engine.is_paused and engine.generates(world.now)
         promise(not drains, "R5", f"{shown.name} drains, and is told to be paused")

@@ -216,7 +216,8 @@ class Connection(Kubernetes):
         try:
             while True:
                 try:
-                    event = await asyncio.wait_for(queue.get(), until - loop.time())
+                    async with asyncio.timeout_at(until):
+                        event = await queue.get()
                 except TimeoutError:
                     return
                 if isinstance(event, Exception):

@@ -103,12 +103,10 @@ class Kubernetes:
         """Watch events (type, object) until the server ends the watch after ``server_seconds``. Raises UnavailableError if it
         did not by ``deadline`` seconds, or is cut, and ApiError for an error, also one within the stream."""
         full = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(server_seconds)}
-        loop = asyncio.get_running_loop()
-        until = loop.time() + deadline
+        until = asyncio.get_running_loop().time() + deadline
         try:
             async with self._response("GET", path, full, None, timeout=deadline) as response, _cut_off(response):
-                # A timeout around the loop would also strike while the consumer is at work on an event.
-                while line := await asyncio.wait_for(response.content.readline(), until - loop.time()):
+                while line := await _line(response, until):
                     event = json.loads(line)
                     kind, item = event["type"], event["object"]
                     if kind == "ERROR":
@@ -203,6 +201,13 @@ def _kubeconfig_files(named: str | None) -> str:
     if not any(Path(each).is_file() for each in files.split(os.pathsep)):
         raise kubernetes_config.ConfigException(f"there is no file {files}")
     return files
+
+
+async def _line(response: aiohttp.ClientResponse, until: float) -> bytes:
+    """The next line; empty at the end. A timeout around all lines would also strike while the consumer is at work on one, and
+    ``asyncio.wait_for`` of Python 3.11 forgets a cancellation that comes together with the line."""
+    async with asyncio.timeout_at(until):
+        return await response.content.readline()
 
 
 @asynccontextmanager
