@@ -4,6 +4,7 @@ engines as they are.
 Between the operator and the API server stands a proxy (`llmservice_testing.api_proxy`); the tests look past it.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,18 +90,26 @@ def test_r16_an_api_server_that_answers_5xx_is_survived(
     assert_serves(fleet, operator)
 
 
+def is_refused_list(seen: api_proxy.Seen) -> bool:
+    return api_proxy.is_pod_list(seen) and seen.status == 429
+
+
 @pytest.mark.promise("recovers", "calm", "bounded", fault="the API server answers 429 with Retry-After")
 def test_r16_an_api_server_that_answers_429_is_survived_and_not_pressed(
     fleet: Fleet, proxy: ApiProxy, operator: OperatorProcess
 ) -> None:
     fleet.paused(2)
-    with proxy.trouble(Trouble.answering(429, retry_after=1), cut_open=True):
+    with proxy.trouble(Trouble.answering(429, retry_after=2), cut_open=True):
         start = time.monotonic()
         lose_sight(operator)
         fleet.want("running")
-        fleet.let_pass(4)
+        wait_until(
+            lambda: len(proxy.seen(is_refused_list, since=start)) >= 3, PATIENCE_SECONDS, what="three lists of pods"
+        )
         assert fleet.all_paused()
         assert len(proxy.seen(since=start)) < 10 * (time.monotonic() - start) + 20
+        times = [one.at for one in proxy.seen(is_refused_list, since=start)]
+        assert all(later - earlier >= 2 for earlier, later in itertools.pairwise(times))
     fleet.wait("Ready", reason="InDesiredState")
     assert len(fleet.posts()) == 4
     assert_serves(fleet, operator)

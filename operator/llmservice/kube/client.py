@@ -20,19 +20,24 @@ JSON = Any
 _LIST_CHUNK = 500
 """Objects per request of a list; keeps a single answer small."""
 _ERROR_LIMIT = 64 * 1024
+_RETRY_AFTER_LIMIT = 30.0
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class KubernetesError(Exception):
     """The API server did not do what was asked; see the subclasses for what that means."""
 
+    retry_after: float = 0.0
+    """Seconds that it asks to be left alone, at most half a minute."""
+
 
 class ApiError(KubernetesError):
     """The API server refused. ``status`` is the HTTP status, 410 also where a watch reports it in its stream."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, retry_after: float = 0.0) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
+        self.retry_after = retry_after
 
 
 class UnavailableError(KubernetesError):
@@ -135,7 +140,8 @@ class Kubernetes:
             response = await self._send(method, path, query, body, content_type, timeout)
         async with response:
             if response.status >= 400:
-                raise ApiError(response.status, _message(await response.content.read(_ERROR_LIMIT)))
+                message = _message(await response.content.read(_ERROR_LIMIT))
+                raise ApiError(response.status, message, _retry_after(response.headers))
             yield response
 
     async def _send(
@@ -220,6 +226,12 @@ async def _cut_off(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
         connection = response.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """The header's seconds; Kubernetes never sends it as a date."""
+    value = headers.get("Retry-After", "")
+    return min(float(value), _RETRY_AFTER_LIMIT) if value.isascii() and value.isdecimal() else 0.0
 
 
 def _message(body: bytes) -> str:

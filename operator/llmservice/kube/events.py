@@ -51,7 +51,7 @@ class EventRecorder:
                 if wait is None or permanent:
                     logger.warning("Did not write an event", extra={"reason": body["reason"], "error": str(error)})
                     return
-                await asyncio.sleep(wait)
+                await asyncio.sleep(max(wait, error.retry_after))
             else:
                 return
 

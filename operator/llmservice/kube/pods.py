@@ -80,7 +80,7 @@ class PodView:
                     attempt = 0
                 level = logging.DEBUG if isinstance(error, ApiError) and error.status == 410 else logging.WARNING
                 logger.log(level, "Lost sight of pods", extra={"path": self._path, **self._query, "error": str(error)})
-                await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
+                await asyncio.sleep(max(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)], error.retry_after))
                 attempt += 1
 
     async def _follow(self) -> None:

@@ -92,7 +92,7 @@ class Operator:
                     await self._sweep()
                     attempt, wait = 0, SWEEP_SECONDS
                 except KubernetesError as error:
-                    wait = _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)]
+                    wait = max(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)], error.retry_after)
                     attempt += 1
                     logger.warning("Did not list the LLMServices", extra={"error": str(error)})
                 await asyncio.sleep(wait)

@@ -141,7 +141,9 @@ class Publisher:
             self.hindrance = None
         except KubernetesError as error:
             conflict = isinstance(error, ApiError) and error.status == 409
-            self._finalizers_at = self.environment.clock() + (0.0 if conflict else _FINALIZER_RETRY_SECONDS)
+            self._finalizers_at = self.environment.clock() + (
+                0.0 if conflict else max(_FINALIZER_RETRY_SECONDS, error.retry_after)
+            )
             if conflict:
                 await self._read_again(service)
             else:
@@ -176,7 +178,7 @@ class Publisher:
     def _back_off(self, service: LLMService, error: KubernetesError, *, conflict: bool) -> None:
         wait = _RETRY_SECONDS[min(self._failures if conflict else self._failures + 1, len(_RETRY_SECONDS) - 1)]
         self._failures += 1
-        self._next_at = self.environment.clock() + wait
+        self._next_at = self.environment.clock() + max(wait, error.retry_after)
         self.is_stale = True
         level = logging.DEBUG if conflict else logging.WARNING
         logger.log(level, "Did not write the object", extra={"service": service.key, "error": str(error)})

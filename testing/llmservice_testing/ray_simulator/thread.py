@@ -6,10 +6,8 @@ from llmservice_testing.ray_simulator.app import SimulatedApp, Stage
 from llmservice_testing.ray_simulator.proxy import SimulatedProxy
 from llmservice_testing.ray_simulator.replica import SimulatedReplica
 from llmservice_testing.ray_simulator.simulator import RaySimulator
-from llmservice_testing.simulator.calls import Call
-from llmservice_testing.simulator.faults import Fault
 from llmservice_testing.simulator.scheduler import Mode
-from llmservice_testing.simulator.thread import LoopThread
+from llmservice_testing.simulator.thread import LoopThread, ThreadedServer
 
 
 class ThreadedReplica:
@@ -88,70 +86,16 @@ class ThreadedApp:
         self._loop.call(lambda: setattr(self._app, "first_call_delay", seconds))
 
 
-class ThreadedFaults:
-    """The fault scripts of a proxy; see `FaultScript`."""
-
-    def __init__(self, loop: LoopThread, proxy: SimulatedProxy) -> None:
-        self._loop = loop
-        self._proxy = proxy
-
-    def script(self, route: str, *faults: Fault) -> None:
-        self._loop.call(lambda: self._proxy.faults.script(route, *faults))
-
-    def clear(self, route: str | None = None) -> None:
-        self._loop.call(lambda: self._proxy.faults.clear(route))
-
-
-class ThreadedProxy:
+class ThreadedProxy(ThreadedServer[SimulatedProxy]):
     """A simulated proxy, for any thread; see `SimulatedProxy`."""
-
-    def __init__(self, loop: LoopThread, proxy: SimulatedProxy) -> None:
-        self._loop = loop
-        self._proxy = proxy
-        self.faults = ThreadedFaults(loop, proxy)
-
-    @property
-    def host(self) -> str:
-        return self._proxy.host
-
-    @property
-    def port(self) -> int:
-        return self._proxy.port
-
-    @property
-    def url(self) -> str:
-        return self._proxy.url
-
-    @property
-    def is_up(self) -> bool:
-        return self._loop.call(lambda: self._proxy.is_up)
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return self._loop.call(lambda: self._proxy.calls)
-
-    def posts(self, path: str | None = None) -> list[Call]:
-        return self._loop.call(lambda: self._proxy.posts(path))
-
-    def reset_calls(self) -> None:
-        self._loop.call(self._proxy.reset_calls)
-
-    def asked(self, path: str, *, times: int = 1, within: float = 10.0) -> None:
-        self._loop.run(self._proxy.asked(path, times=times, within=within), within + 30)
-
-    def start(self) -> None:
-        self._loop.run(self._proxy.start())
-
-    def stop(self) -> None:
-        self._loop.run(self._proxy.stop())
 
     def withhold_routes(self, *, withheld: bool = True) -> None:
         """Have it know no route, as one that has just started."""
-        self._loop.call(lambda: setattr(self._proxy, "has_routes", not withheld))
+        self._loop.call(lambda: setattr(self._server, "has_routes", not withheld))
 
     def be_unready(self, words: str | None) -> None:
         """Have it say 503 and these words to `/-/routes` and `/-/healthz`; None ends that."""
-        self._loop.call(lambda: setattr(self._proxy, "unready", words))
+        self._loop.call(lambda: setattr(self._server, "unready", words))
 
 
 class RaySimulatorThread:

@@ -1,30 +1,26 @@
-"""One simulated engine: an address, what listens there, its record and its faults."""
+"""One simulated engine."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from llmservice_testing.simulator.calls import Call, CallLog
-from llmservice_testing.simulator.faults import Dies, Fault, FaultScript
+from llmservice_testing.simulator.calls import Call
 from llmservice_testing.simulator.group import MoeGroup
 from llmservice_testing.simulator.life import EngineLife, Options
 from llmservice_testing.simulator.routes import Routes
-from llmservice_testing.simulator.saying import say
 from llmservice_testing.simulator.scheduler import Mode
+from llmservice_testing.simulator.server import SimulatedServer
 from llmservice_testing.simulator.versions import Behaviour
-from llmservice_testing.simulator.wire import Connection, Listener, Reply, Request
+from llmservice_testing.simulator.wire import Connection, Reply, Request
 
 OnDeath = Callable[["SimulatedEngine"], None]
 
 
-class SimulatedEngine:
+class SimulatedEngine(SimulatedServer):
     """An engine. Made by `Simulator.engine`; to be used in the simulator's event loop alone.
 
     Attributes:
-        host: the address it listens on, an IPv6 one without brackets.
-        faults: its scripts; see `FaultScript.script`.
         on_death: called after it died of a fault or of what it was asked; None for nobody.
         starts: how many times it was started, so that two lives can be told apart.
     """
@@ -40,37 +36,19 @@ class SimulatedEngine:
     ) -> None:
         if options.root_path and behaviour.frontend == "rust":
             raise ValueError("the Rust frontend refuses to start with --root-path")
-        self.host = host
+        super().__init__(host, port, options.root_path)
         self.behaviour = behaviour
         self.options = options
-        self.faults = FaultScript()
         self.on_death = on_death
         self.starts = 0
         self._group = group
-        self._log = CallLog()
-        self._listener = Listener(host, port, self._handle)
         self._begin_life()
 
     def _begin_life(self) -> None:
         self._state = EngineLife(self.behaviour, self.options, self._group, self.die)
         self._routes = Routes(self._state)
 
-    # Where it is, and whether
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
-    @property
-    def url(self) -> str:
-        """Its base URL, with brackets around an IPv6 address and with the root path."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{self.options.root_path}"
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it listens."""
-        return self._listener.is_open
+    # Its life
 
     async def start(self) -> None:
         """Listen, in the state of an engine that has just started.
@@ -78,7 +56,7 @@ class SimulatedEngine:
         Raises:
             OSError: the address cannot be listened on.
         """
-        await self._listener.open()
+        await super().start()
         self.starts += 1
 
     async def stop(self) -> None:
@@ -100,6 +78,9 @@ class SimulatedEngine:
         self._begin_life()
         if self.on_death is not None:
             self.on_death(self)
+
+    async def _die(self) -> None:
+        self.die()
 
     # What it does at the moment
 
@@ -140,28 +121,6 @@ class SimulatedEngine:
         """Let the ranks behind this server disagree, until the next `/pause` or `/resume`."""
         self._state.forced_ranks = paused
 
-    # What it was asked
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """Every request so far, oldest first."""
-        return self._log.all()
-
-    def posts(self, path: str | None = None) -> list[Call]:
-        """The control calls so far: POSTs of /pause, /resume, /sleep and /wake_up, or of one of them."""
-        return [call for call in self._log.all() if call.is_control_post and path in (None, call.path)]
-
-    def reset_calls(self) -> None:
-        self._log.reset()
-
-    async def asked(self, path: str, *, times: int = 1, within: float = 10.0) -> None:
-        """Return once it was asked `path` so many times, since the record began.
-
-        Raises:
-            TimeoutError: it was not within so many seconds.
-        """
-        await self._log.wait_until(lambda calls: sum(1 for call in calls if call.path == path) >= times, within)
-
     # Requests
 
     def _handle(self, request: Request, connection: Connection) -> Reply | Coroutine[Any, Any, Reply | None]:
@@ -186,27 +145,9 @@ class SimulatedEngine:
             call.answer(reply.status)
         return reply
 
-    async def _play(
-        self, fault: Fault, call: Call, request: Request, path: str, connection: Connection
-    ) -> Reply | None:
-        await asyncio.sleep(fault.delay_before)
-        if fault.dies is Dies.AT_ONCE:
-            self.die()
-            return None
-        truth: Reply | None
-        if fault.effect or request.method == "GET":  # which has none
-            answer = self._routes.answer(request, path, connection)
-            truth = answer if isinstance(answer, Reply) else await answer
-        else:
-            truth = self._routes.success(path)
-        await asyncio.sleep(fault.delay_after)
-        reply = await say(fault, truth, connection)
-        if reply is None:
-            return None
-        call.answer(reply.status)
-        if fault.dies is Dies.AFTER_ANSWER:
-            await connection.write(reply.encode(keep_alive=False))
-            connection.cut()
-            self.die()
-            return None
-        return reply
+    async def _truth(self, request: Request, path: str, connection: Connection) -> Reply | None:
+        answer = self._routes.answer(request, path, connection)
+        return answer if isinstance(answer, Reply) else await answer
+
+    def _success(self, path: str) -> Reply:
+        return self._routes.success(path)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from llmservice_testing.simulator.calls import Call
 from llmservice_testing.simulator.engine import SimulatedEngine
-from llmservice_testing.simulator.faults import Fault
+from llmservice_testing.simulator.faults import Fault, FaultScript
 from llmservice_testing.simulator.group import MoeGroup
 from llmservice_testing.simulator.life import Options
 from llmservice_testing.simulator.scheduler import Mode
+from llmservice_testing.simulator.server import SimulatedServer
 from llmservice_testing.simulator.simulator import Simulator
 from llmservice_testing.simulator.versions import Frontend
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=SimulatedServer)
 
 _OPERATION_SECONDS: Final = 30.0
 """How long one operation may take before it counts as hung; those that wait by design say their own time."""
@@ -60,96 +62,100 @@ class LoopThread:
 
 
 class ThreadedFaults:
-    """The fault scripts of an engine; see `FaultScript`."""
+    """The fault scripts of a server; see `FaultScript`."""
 
-    def __init__(self, loop: LoopThread, engine: SimulatedEngine) -> None:
+    def __init__(self, loop: LoopThread, script: FaultScript) -> None:
         self._loop = loop
-        self._engine = engine
+        self._script = script
 
     def script(self, route: str, *faults: Fault) -> None:
-        self._loop.call(lambda: self._engine.faults.script(route, *faults))
+        self._loop.call(lambda: self._script.script(route, *faults))
 
     def clear(self, route: str | None = None) -> None:
-        self._loop.call(lambda: self._engine.faults.clear(route))
+        self._loop.call(lambda: self._script.clear(route))
 
 
-class ThreadedEngine:
-    """A simulated engine, for any thread; see `SimulatedEngine` for what each operation does."""
+class ThreadedServer(Generic[_S]):
+    """A simulated server, for any thread; see `SimulatedServer` for what each operation does."""
 
-    def __init__(self, loop: LoopThread, engine: SimulatedEngine) -> None:
+    def __init__(self, loop: LoopThread, server: _S) -> None:
         self._loop = loop
-        self._engine = engine
-        self.faults = ThreadedFaults(loop, engine)
+        self._server = server
+        self.faults = ThreadedFaults(loop, server.faults)
 
     @property
     def host(self) -> str:
-        return self._engine.host
+        return self._server.host
 
     @property
     def port(self) -> int:
-        return self._engine.port
+        return self._server.port
 
     @property
     def url(self) -> str:
-        return self._engine.url
+        return self._server.url
 
     @property
     def is_up(self) -> bool:
-        return self._loop.call(lambda: self._engine.is_up)
-
-    @property
-    def starts(self) -> int:
-        return self._loop.call(lambda: self._engine.starts)
-
-    @property
-    def paused(self) -> bool:
-        return self._loop.call(lambda: self._engine.paused)
-
-    @property
-    def asleep(self) -> bool:
-        return self._loop.call(lambda: self._engine.asleep)
-
-    @property
-    def running_requests(self) -> int:
-        return self._loop.call(lambda: self._engine.running_requests)
-
-    @property
-    def waiting_requests(self) -> int:
-        return self._loop.call(lambda: self._engine.waiting_requests)
+        return self._loop.call(lambda: self._server.is_up)
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        return self._loop.call(lambda: self._engine.calls)
+        return self._loop.call(lambda: self._server.calls)
 
     def posts(self, path: str | None = None) -> list[Call]:
-        return self._loop.call(lambda: self._engine.posts(path))
+        return self._loop.call(lambda: self._server.posts(path))
 
     def reset_calls(self) -> None:
-        self._loop.call(self._engine.reset_calls)
+        self._loop.call(self._server.reset_calls)
 
     def asked(self, path: str, *, times: int = 1, within: float = 10.0) -> None:
-        self._loop.run(self._engine.asked(path, times=times, within=within), within + _OPERATION_SECONDS)
+        self._loop.run(self._server.asked(path, times=times, within=within), within + _OPERATION_SECONDS)
 
     def start(self) -> None:
-        self._loop.run(self._engine.start())
+        self._loop.run(self._server.start())
 
     def stop(self) -> None:
-        self._loop.run(self._engine.stop())
+        self._loop.run(self._server.stop())
+
+
+class ThreadedEngine(ThreadedServer[SimulatedEngine]):
+    """A simulated engine, for any thread; see `SimulatedEngine` for what each operation does."""
+
+    @property
+    def starts(self) -> int:
+        return self._loop.call(lambda: self._server.starts)
+
+    @property
+    def paused(self) -> bool:
+        return self._loop.call(lambda: self._server.paused)
+
+    @property
+    def asleep(self) -> bool:
+        return self._loop.call(lambda: self._server.asleep)
+
+    @property
+    def running_requests(self) -> int:
+        return self._loop.call(lambda: self._server.running_requests)
+
+    @property
+    def waiting_requests(self) -> int:
+        return self._loop.call(lambda: self._server.waiting_requests)
 
     def restart(self) -> None:
-        self._loop.run(self._engine.restart())
+        self._loop.run(self._server.restart())
 
     def die(self) -> None:
-        self._loop.call(self._engine.die)
+        self._loop.call(self._server.die)
 
     def pause(self, mode: Mode = "abort", *, clear_cache: bool = True) -> None:
-        self._loop.run(self._engine.pause(mode, clear_cache=clear_cache))
+        self._loop.run(self._server.pause(mode, clear_cache=clear_cache))
 
     def resume(self) -> None:
-        self._loop.run(self._engine.resume())
+        self._loop.run(self._server.resume())
 
     def split_ranks(self, *paused: bool) -> None:
-        self._loop.call(lambda: self._engine.split_ranks(*paused))
+        self._loop.call(lambda: self._server.split_ranks(*paused))
 
 
 class SimulatorThread:
@@ -199,4 +205,4 @@ class SimulatorThread:
 
     def remove(self, engine: ThreadedEngine) -> None:
         """Stop an engine and forget it."""
-        self._loop.run(self._simulator.remove(engine._engine))
+        self._loop.run(self._simulator.remove(engine._server))
