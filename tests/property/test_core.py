@@ -330,7 +330,7 @@ class Fleet(RuleBasedStateMachine):
                 promise(bool(pod.gate.serving) is generates, "readiness gate", f"{name} has {pod.gate} at rest")
 
 
-TestFleet = pytest.mark.timeout(600)(Fleet.TestCase)
+TestFleet = pytest.mark.timeout(0 if SOAK else 600)(Fleet.TestCase)
 TestFleet.settings = settings(
     derandomize=not SOAK,
     database=None,
