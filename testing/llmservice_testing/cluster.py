@@ -38,6 +38,7 @@ REQUEST_TIMEOUT_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.05
 FIELD_MANAGER: Final = "llmservice-testing"
 _LLMSERVICES: Final = f"/apis/{API_VERSION}/namespaces/{{}}/llmservices"
+_LIST_SECONDS: Final = 30.0
 _PODS: Final = "/api/v1/namespaces/{}/pods"
 
 
@@ -209,9 +210,10 @@ class Cluster:
     def apply_crd(self, path: Path, *, timeout: float = 30) -> None:
         """Applies a file of CustomResourceDefinitions and waits until each is served.
 
-        Served means: established, in discovery, and in the OpenAPI document, which follows a moment later and which
-        clients read too. When a definition that was there before is *changed*, the old schema may still be served for
-        a moment; `delete_crd` first where that matters.
+        Served means: established, in discovery, in the OpenAPI document, which follows a moment later and which clients
+        read too, and to be listed: at first that is answered with 429 ("storage is (re)initializing"). When a definition
+        that was there before is *changed*, the old schema may still be served for a moment; `delete_crd` first where that
+        matters.
         """
         for definition in self.apply_file(path):
             wait_until(
@@ -253,9 +255,17 @@ class Cluster:
         return self.get(f"{_LLMSERVICES.format(namespace)}/{name}")
 
     def list_llmservices(self, namespace: str) -> list[Json]:
-        """Reads all LLMServices of a namespace."""
-        items: list[Json] = self.get(_LLMSERVICES.format(namespace))["items"]
-        return items
+        """Reads all LLMServices of a namespace. For a moment after the API server has started, or the definition has changed,
+        it is not ready to list them: that is waited for."""
+        path, found = _LLMSERVICES.format(namespace), list[Json]()
+
+        def is_listed() -> bool:
+            items = self._list(path)
+            found.extend(items or ())
+            return items is not None
+
+        wait_until(is_listed, _LIST_SECONDS, what="LLMServices being listed")
+        return found
 
     def patch_llmservice(self, namespace: str, name: str, patch: Json, *, subresource: str = "") -> Json:
         """Sends a merge patch to an LLMService, or to its `status`; `patch` holds `spec`, `metadata` or `status`."""
@@ -342,11 +352,23 @@ class Cluster:
             return False
         groups = [f"apis/{spec['group']}/{version['name']}" for version in spec["versions"] if version["served"]]
         documented = self.get("/openapi/v3")["paths"]
+        plural = spec["names"]["plural"]
         return all(
             group in documented
-            and spec["names"]["plural"] in {one["name"] for one in self.get(f"/{group}")["resources"]}
+            and plural in {one["name"] for one in self.get(f"/{group}")["resources"]}
+            and self._list(f"/{group}/{plural}") is not None
             for group in groups
         )
+
+    def _list(self, path: str) -> list[Json] | None:
+        """None where the API server is not ready to."""
+        try:
+            items: list[Json] = self.get(path)["items"]
+        except ApiError as error:
+            if error.status != 429:
+                raise
+            return None
+        return items
 
 
 def _api_error(request: str, response: httpx.Response) -> ApiError:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from llmservice_testing import monitoring
 from llmservice_testing.builders import Json
-from llmservice_testing.cluster import ApiError, Cluster, wait_until
+from llmservice_testing.cluster import Cluster
 from llmservice_testing.controlplane import ControlPlane
 from llmservice_testing.fleet import Addresses, Fleet
 from llmservice_testing.manifests import DEFINITION
@@ -26,7 +26,6 @@ from llmservice_testing.simulator import SimulatorThread
 NAMESPACE: Final = "models"
 OPERATOR_LABELS: Final = {"namespace": "llmservice-system", "pod": "llmservice-operator-0"}
 """What service discovery says of the operator itself; `namespace` is the name of a label of its metrics, too."""
-_LISTED_SECONDS: Final = 30.0
 
 
 @dataclass
@@ -72,7 +71,6 @@ def monitored(folder: Path, *, groups: Sequence[Json] = (), programs: Programs |
         control_plane = stack.enter_context(ControlPlane())
         cluster = stack.enter_context(Cluster(control_plane.kubeconfig))
         cluster.apply_crd(DEFINITION)
-        wait_until(lambda: _is_listed(cluster), _LISTED_SECONDS, what="LLMServices being listed")
         cluster.create_namespace(NAMESPACE)
         simulator = stack.enter_context(SimulatorThread())
         operator = stack.enter_context(OperatorProcess(control_plane.kubeconfig, folder / "operator"))
@@ -86,13 +84,3 @@ def monitored(folder: Path, *, groups: Sequence[Json] = (), programs: Programs |
         stage = Stage(cluster, operator, prometheus, simulator)
         stack.callback(stage.close)
         yield stage
-
-
-def _is_listed(cluster: Cluster) -> bool:
-    try:
-        cluster.list_llmservices("default")
-    except ApiError as error:
-        if error.status != 429:  # "storage is (re)initializing", for a moment after the definition was applied
-            raise
-        return False
-    return True

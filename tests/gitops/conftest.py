@@ -1,12 +1,11 @@
 """Fixtures for tests of GitOps: one API server with one operator, and the tools' own code."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from llmservice_testing.cluster import ApiError, Cluster, wait_until
+from llmservice_testing.cluster import Cluster
 from llmservice_testing.controlplane import ControlPlane, find_assets
 from llmservice_testing.fleet import Addresses, Fleet, Kubectl
 from llmservice_testing.gitops import GitOps, GopherLua, Interpreter, RealLua, ensure_built, find_lua
@@ -55,18 +54,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[Cluster]:
     with Cluster(control_plane.kubeconfig) as client:
         for definition in sorted(CRDS.glob("*.yaml")):
             client.apply_crd(definition)
-        wait_until(lambda: _can_list(client), 30, what="LLMServices being listed")
         yield client
-
-
-def _can_list(cluster: Cluster) -> bool:
-    try:
-        cluster.list_llmservices("default")
-    except ApiError as error:
-        if error.status != 429:  # "storage is (re)initializing", for a moment after the definition was applied
-            raise
-        return False
-    return True
 
 
 @pytest.fixture(scope="session")
@@ -76,28 +64,6 @@ def operator(
     """The operator, for all namespaces."""
     with OperatorProcess(control_plane.kubeconfig, tmp_path_factory.mktemp("operator")) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def simulator() -> Iterator[SimulatorThread]:
-    """Simulated engines, all in one thread."""
-    with SimulatorThread() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def addresses() -> Addresses:
-    """Addresses for engines."""
-    return Addresses()
-
-
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own. Deleted without waiting: nothing here would ever finish the deletion."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    cluster.create_namespace(name)
-    yield name
-    cluster.delete_namespace(name)
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ operators would act on the same objects. So that it is started once, the tests r
 the shared one, with one of their own.
 """
 
-import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from llmservice_testing.cluster import ApiError, Cluster, wait_until
+from llmservice_testing.cluster import Cluster
 from llmservice_testing.controlplane import Assets, AssetsNotFoundError, ControlPlane, User, find_assets
 from llmservice_testing.fleet import Addresses, Fleet, Kubectl
 from llmservice_testing.operator_process import OperatorProcess
@@ -69,47 +68,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[Cluster]:
     with Cluster(control_plane.kubeconfig) as client:
         for definition in sorted(CRDS.glob("*.yaml")):
             client.apply_crd(definition)
-        wait_until_listed(client, "default")
         yield client
-
-
-def wait_until_listed(cluster: Cluster, namespace: str) -> list[str]:
-    """The names of the LLMServices in a namespace. For a moment after the API server has started, or the definition was
-    applied, it answers 429 ("storage is (re)initializing")."""
-
-    def names() -> list[list[str]]:
-        try:
-            return [[service["metadata"]["name"] for service in cluster.list_llmservices(namespace)]]
-        except ApiError as error:
-            if error.status != 429:
-                raise
-            return []
-
-    return wait_until(names, 30, what="LLMServices being listed")[0]
-
-
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own. Deleted without waiting: nothing here would ever finish the deletion."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    cluster.create_namespace(name)
-    yield name
-    for service in wait_until_listed(cluster, name):
-        cluster.delete_llmservice(name, service)
-    cluster.delete_namespace(name)
-
-
-@pytest.fixture(scope="session")
-def simulator() -> Iterator[SimulatorThread]:
-    """Simulated engines, all in one thread."""
-    with SimulatorThread() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def addresses() -> Addresses:
-    """Addresses for engines."""
-    return Addresses()
 
 
 @pytest.fixture
@@ -124,8 +83,8 @@ def make_fleet(
         return made[-1]
 
     yield make
-    for service in wait_until_listed(cluster, namespace):  # before their engines go: nobody has to miss them
-        cluster.delete_llmservice(namespace, service)
+    for service in cluster.list_llmservices(namespace):  # before their engines go: nobody has to miss them
+        cluster.delete_llmservice(namespace, service["metadata"]["name"])
     for fleet in made:
         fleet.close()
 

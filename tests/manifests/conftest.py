@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmservice_testing.audit import AuditedControlPlane
-from llmservice_testing.cluster import ApiError, Cluster, NotFoundError, wait_until
+from llmservice_testing.cluster import Cluster, NotFoundError
 from llmservice_testing.controlplane import find_assets
 from llmservice_testing.fleet import Addresses, Fleet, Kubectl
 from llmservice_testing.helm import Helm, find_helm
@@ -45,31 +45,7 @@ def cluster(control_plane: AuditedControlPlane) -> Iterator[Cluster]:
     """A client with the administrator's rights; LLMServices are served."""
     with Cluster(control_plane.kubeconfig) as client:
         client.apply_crd(DEFINITION)
-        wait_until(lambda: _can_list(client), 30, what="LLMServices being listed")
         yield client
-
-
-def _can_list(cluster: Cluster) -> bool:
-    try:
-        cluster.list_llmservices("default")
-    except ApiError as error:
-        if error.status != 429:  # "storage is (re)initializing", for a moment after the definition was applied
-            raise
-        return False
-    return True
-
-
-@pytest.fixture(scope="session")
-def simulator() -> Iterator[SimulatorThread]:
-    """Simulated engines, all in one thread."""
-    with SimulatorThread() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def addresses() -> Addresses:
-    """Addresses for engines."""
-    return Addresses()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import yaml
 
 from llmservice_testing.audit import AuditedControlPlane
 from llmservice_testing.builders import Json, make_llmservice
-from llmservice_testing.cluster import ApiError, Cluster, wait_until
+from llmservice_testing.cluster import Cluster
 from llmservice_testing.controlplane import ControlPlane, find_assets
 from llmservice_testing.helm import Helm
 from llmservice_testing.manifests import CHART, DEFINITION, ManifestError
@@ -199,18 +199,8 @@ def test_a_release_is_installed_upgraded_and_removed_and_no_llmservice_is_lost(
     assert cluster.get(f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"] == []
 
 
-def names_of_llmservices(cluster: Cluster) -> list[str]:
-    """For a moment after a definition was changed the API server answers 429 ("storage is (re)initializing")."""
-
-    def listed() -> list[list[str]]:
-        try:
-            return [[one["metadata"]["name"] for one in cluster.list_llmservices("default")]]
-        except ApiError as error:
-            if error.status != 429:
-                raise
-            return []
-
-    return wait_until(listed, 30, what="LLMServices being listed")[0]
+def names_of(cluster: Cluster) -> list[str]:
+    return [one["metadata"]["name"] for one in cluster.list_llmservices("default")]
 
 
 def test_the_definition_is_upgraded_with_the_release_and_survives_its_removal(helm: Helm) -> None:
@@ -220,7 +210,7 @@ def test_the_definition_is_upgraded_with_the_release_and_survives_its_removal(he
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/llmservices.llmservice.io"
         helm.install(*at, {})
         cluster.apply_crd(DEFINITION)  # waits until it is served
-        assert names_of_llmservices(cluster) == []
+        assert cluster.list_llmservices("default") == []
         cluster.create_llmservice("default", make_llmservice("qwen").selector(app="qwen").generation("running"))
         ours = cluster.get(path)["spec"]["versions"][0]["schema"]
 
@@ -231,9 +221,9 @@ def test_the_definition_is_upgraded_with_the_release_and_survives_its_removal(he
         assert cluster.get(path)["spec"]["versions"][0]["schema"] == ours
 
         assert "kept due to the resource policy" in helm.uninstall(*at)
-        assert names_of_llmservices(cluster) == ["qwen"]
+        assert names_of(cluster) == ["qwen"]
         assert "STATUS: deployed" in helm.install(*at, {})  # it takes over what was kept
-        assert names_of_llmservices(cluster) == ["qwen"]
+        assert names_of(cluster) == ["qwen"]
 
 
 # The schema

@@ -5,7 +5,6 @@ replicas and nothing in flight.
 """
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -253,12 +252,3 @@ def operator(
     """For all namespaces."""
     with OperatorProcess(control_plane.kubeconfig, tmp_path_factory.mktemp("operator")) as running:
         yield running
-
-
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    cluster.create_namespace(name)
-    yield name
-    cluster.delete_namespace(name)
