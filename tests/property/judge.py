@@ -316,7 +316,7 @@ def _targets_are_as_said(world: World, life: Life, status: LLMServiceStatus, hea
         for shown, facts in expected:
             _was_read_as(shown, facts, heard_at, is_paused=aims == {"paused"})
     may_start = [shown for shown, facts in members if any(_may_start(shown, fact) for fact in facts)]
-    unsure = len(life.shown) - len(members)
+    unsure = len(life.shown) - len(members) + life.gone.count(world.now)
     starting = status.targets.starting if status.targets is not None else 0
     promise(starting <= len(may_start) + unsure, "R9", "a target that may generate counts as starting")
 

@@ -83,6 +83,8 @@ class Life:
     generation_heard_at: dict[int, float] = field(default_factory=dict)
     verify_heard_at: dict[str | None, float] = field(default_factory=dict)
     shown: dict[str, Shown] = field(default_factory=dict)
+    gone: list[float] = field(default_factory=list)
+    """When pods went that were shown."""
     sees_all: bool = False
     """Its view of the pods is complete."""
     blind_since: float = -NEVER
@@ -129,7 +131,8 @@ class Life:
         """The watch shows it a pod."""
         before = self.shown.get(uid)
         if item is None:
-            self.shown.pop(uid, None)
+            if self.shown.pop(uid, None) is not None:
+                self.gone.append(self.now)
             self.deaths.pop(uid, None)
             return
         shown = Shown(item, self.now, self.now)
