@@ -139,6 +139,8 @@ def call_is_right(world: World, life: Life, pod: Pod, url: str, call: ControlCal
     promise(now <= life.retired_at, "R13", "a call is sent for an object that is gone")
     promise(life.object_read_at >= world.stood_still_until, "R16", "a call rests on an object from before the stall")
     promise(life.sees_all or life.blind_since == now, "R11", "a call begins with an incomplete view")
+    is_known = life.object_read_at >= life.blind_since or life.blind_since == now
+    promise(is_known, "R16", "a call rests on an object from before the view of the pods was lost")
     aims = {aim_of(service, wall) for service in services for wall in (world.wall, world.wall - TICK_SECONDS)}
     promise(call.aim.value in aims, "R13", f"a call to be {call.aim} while {aims} is wanted")
     if not is_meant(life, engine, url):
@@ -290,12 +292,17 @@ def _members(world: World, life: Life) -> list[tuple[Shown, list[Fact]]]:
 
 
 def _facts(world: World, life: Life, shown: Shown) -> list[Fact]:
-    """What is known of a target. Where the watch is behind, the container that came after it may have answered for it."""
+    """What is known of a target. Where the watch is behind, another container may have answered in its place."""
     facts, now = life.knows(*shown.place).facts_at(world.now), world.now
-    if any(pod.engine.container_id == shown.place[0] for pod in world.pods.values()):
+    if _is_there(world, shown):
         return facts
     others = [known for (_, url), known in life.known.items() if url == shown.url]
     return facts + [fact for known in others for fact in known.facts_at(now) if fact not in facts]
+
+
+def _is_there(world: World, shown: Shown) -> bool:
+    """Whether the container that the watch showed at an address is the one that answers there."""
+    return any((pod.engine.container_id, f"http://{pod.address}:8000") == shown.place for pod in world.pods.values())
 
 
 def _may_start(shown: Shown, fact: Fact) -> bool:
@@ -364,11 +371,8 @@ def _verify_is_done(world: World, life: Life, status: LLMServiceStatus) -> None:
         promise(False, "verify", f"an echo of {echo}, which nobody asked for")
         return
     condemned = {entry.pod_uid for entry in status.target_states if entry.reason == Reason.ENGINE_DIED}
-    alive = {pod.engine.container_id for pod in world.pods.values()}
     for shown, facts in _members(world, life):
-        # Where the watch is behind, a read of the container that it shows is answered by the one that came after it.
-        is_there = shown.place[0] in alive
-        is_asked = is_there and shown.started and shown.at <= heard_at and shown.uid not in condemned
+        is_asked = _is_there(world, shown) and shown.started and shown.at <= heard_at and shown.uid not in condemned
         is_fresh = any(fact.asked_at >= heard_at for fact in facts)
         promise(is_fresh or not is_asked, "verify", f"{shown.name} was not read since it was asked for")
 

@@ -100,7 +100,7 @@ class Life:
     kept_apart: Actor | None = None
 
     def __post_init__(self) -> None:
-        self.object_read_at = self.now
+        self.object_read_at = self.began_at = self.now
 
     @property
     def now(self) -> float:

@@ -95,7 +95,12 @@ happenings = st.one_of(
     happening("writes_of_gates_are_refused_or_not", refused=st.booleans()),
     happening("the_view_of_the_pods_breaks_or_is_complete", is_complete=st.booleans()),
     happening("the_watches_of_pods_are_too_old"),
-    happening("nothing_runs_for_a_while", seconds=st.sampled_from([4.0, 11.0, 90.0]), desired=desires),
+    happening(
+        "nothing_runs_for_a_while",
+        seconds=st.sampled_from([4.0, 11.0, 90.0]),
+        is_suspended=st.booleans(),
+        desired=desires,
+    ),
     happening("an_older_service_comes_or_goes", comes=st.booleans()),
     happening("an_operator_crashes", place=places),
     happening("a_second_operator_starts", lag=st.sampled_from([0.0, 0.0, 0.03, 0.5, 3.0])),
@@ -266,8 +271,8 @@ class Fleet(RuleBasedStateMachine):
     def the_watches_of_pods_are_too_old(self) -> None:
         self.world.cut_watches(compact=True)
 
-    def nothing_runs_for_a_while(self, seconds: float, desired: str | None) -> None:
-        self.world.stand_still(seconds)
+    def nothing_runs_for_a_while(self, seconds: float, is_suspended: bool, desired: str | None) -> None:
+        self.world.stand_still(seconds, is_suspended=is_suspended)
         self.world.respec(replace(self.world.spec, desired=desired))  # which the operators have yet to hear
 
     def an_older_service_comes_or_goes(self, comes: bool) -> None:

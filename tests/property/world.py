@@ -60,6 +60,7 @@ class Api(Enum):
     THROTTLES = "answers 429"
     HANGS = "never answers"
     LOSES_ANSWERS = "stores, and the answer is lost"
+    TALKS_NONSENSE = "answers 200 and something that is no object, as a proxy in between may"
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ class World:
         self._log: list[tuple[int, str, JSON]] = []
         self._oldest = 0
         self._idles = 0
+        self._suspended_for = 0.0
         self._stored_at: list[float] = []
         self._defects = Defects()
         self._logger = logging.getLogger("llmservice")
@@ -204,7 +206,7 @@ class World:
     @property
     def wall(self) -> float:
         """Seconds since the epoch."""
-        return _EPOCH_SECONDS + self.now - STARTS_AT
+        return _EPOCH_SECONDS + self.now - STARTS_AT + self._suspended_for
 
     @property
     def timestamp(self) -> str:
@@ -216,9 +218,12 @@ class World:
         self.loop.advance(seconds)
         self._raise_what_is_broken()
 
-    def stand_still(self, seconds: float) -> None:
-        """No process runs, and time passes: the machine of all of them was suspended, or they were frozen."""
-        self.loop.jump(seconds)
+    def stand_still(self, seconds: float, *, is_suspended: bool = False) -> None:
+        """No process runs, and time passes: they were frozen, or their machine was suspended, which only the wall tells."""
+        if is_suspended:
+            self._suspended_for += seconds
+        else:
+            self.loop.jump(seconds)
         self.stood_still_until = self.now
 
     def _raise_what_is_broken(self) -> None:
@@ -557,6 +562,8 @@ class World:
                 return ApiError(429, "too many requests")
             case Api.HANGS:
                 return None
+            case Api.TALKS_NONSENSE:
+                return {}
         try:
             result = self._serve(life, method, path, body)
         except (ApiError, BrokenPromiseError) as error:
@@ -667,6 +674,8 @@ class World:
 
     def was_answered(self, life: Life, method: str, path: str, body: JSON, result: JSON, sent_at: float) -> None:
         """An answer came."""
+        if not result:
+            return  # it is no object
         if path == _PODS:
             life.sees_all = True
             for uid in life.shown.keys() - {item["metadata"]["uid"] for item in result["items"]}:

@@ -7,6 +7,7 @@ import pytest
 from tests.property.engines import ALONE, Engine, Pod
 from tests.property.world import Api, Spec, World
 
+from llmservice.domain.fleet import Gate
 from llmservice.runtime import heart
 from llmservice.runtime.heart import Heart
 
@@ -43,8 +44,29 @@ async def test_a_late_heartbeat_is_a_stall_by_either_clock(clock: float, wall: f
         beating.stop()
 
 
-def paused_pod(world: World) -> Pod:
-    pod = Pod("a", "a-1", Engine("containerd://a-1/1", ALONE), "10.0.0.1")
+async def test_stalls_in_a_row_have_to_grow_to_count() -> None:
+    """A starved process whose every turn is late must get to the end of reading everything again."""
+    now, stalls = SimpleNamespace(time=0.0), list[float]()
+    clock = cast(Any, SimpleNamespace(clock=lambda: now.time, wall=lambda: now.time))
+    beating = Heart(clock, lambda: stalls.append(now.time))
+    beating.start()
+    try:
+        for _ in range(9):
+            now.time += 6.0
+            beating._beat()
+        assert stalls == [6.0, 12.0]
+        while now.time < 120.0:  # it is calm
+            now.time += heart.BEAT_SECONDS
+            beating._beat()
+        now.time += 6.0
+        beating._beat()
+        assert stalls == [6.0, 12.0, 126.0]
+    finally:
+        beating.stop()
+
+
+def paused_pod(world: World, gate: Gate | None = None) -> Pod:
+    pod = Pod("a", "a-1", Engine("containerd://a-1/1", ALONE), "10.0.0.1", gate)
     world.add(pod)
     world.advance(1.0)
     world.respec(Spec(desired="paused"))
@@ -53,7 +75,8 @@ def paused_pod(world: World) -> Pod:
     return pod
 
 
-def test_an_answer_from_before_the_stall_leads_to_no_call() -> None:
+@pytest.mark.parametrize("is_suspended", [pytest.param(False, id="frozen"), pytest.param(True, id="suspended")])
+def test_an_answer_from_before_the_stall_leads_to_no_call(is_suspended: bool) -> None:
     """A read was answered while the operator was frozen, after somebody had resumed the engine; then the spec changed."""
     with World() as world:
         pod = paused_pod(world)
@@ -61,7 +84,7 @@ def test_an_answer_from_before_the_stall_leads_to_no_call() -> None:
         before = world.posts
         while not pod.engine.connections:  # a read of the resync is on its way
             world.advance(0.01)
-        world.stand_still(4.0)  # less than a read may take
+        world.stand_still(4.0, is_suspended=is_suspended)  # less than a read may take
         world.respec(Spec(desired="running"))  # nobody has heard of it yet
         world.advance(60.0)
         assert world.posts == before
@@ -82,6 +105,79 @@ def test_while_the_api_server_is_away_after_a_stall_nothing_is_called() -> None:
         world.advance(60.0)
         assert pod.engine.is_paused
         assert world.posts == before + 1
+
+
+@pytest.mark.parametrize("is_suspended", [pytest.param(False, id="frozen"), pytest.param(True, id="suspended")])
+def test_a_gate_is_left_as_it_is_until_everything_was_read_again(is_suspended: bool) -> None:
+    """The pause was ended, and the gate opened by hand, while the operator was not run; then the API server is away."""
+    with World() as world:
+        pod = paused_pod(world, Gate(None))
+        assert pod.gate == Gate(False, pod.gate.since) if pod.gate is not None else False
+        before = world.gate_writes
+        world.stand_still(60.0, is_suspended=is_suspended)
+        pod.engine.is_paused, pod.gate = False, Gate(True, world.wall)
+        world.api = Api.FAILS
+        world.show(pod)
+        world.advance(20.0)
+        assert world.gate_writes == before
+        world.respec(Spec(desired="running"))
+        world.api = Api.SOUND
+        world.advance(60.0)
+        assert pod.gate.serving
+        assert world.gate_writes == before
+
+
+def test_an_actor_that_breaks_begins_anew_and_reads_the_object_again() -> None:
+    with World() as world:
+        pod = paused_pod(world)
+        world._logger.removeHandler(world._defects)  # it is wanted here
+        (life,) = [each for each in world.processes[0].lives.values() if each.uid == world.main.uid]
+        broken = life.actor
+        assert broken is not None
+        broken._targets.step_due = _break  # type: ignore[method-assign, assignment]
+        pod.engine.is_paused = False
+        world.advance(60.0)
+        assert life.actor is not broken
+        assert pod.engine.is_paused
+        assert life.object_read_at > life.began_at
+
+
+def _break(_: float) -> None:
+    raise ValueError("a defect")
+
+
+def test_an_answer_that_is_no_object_is_an_outage() -> None:
+    with World() as world:
+        pod = paused_pod(world)
+        before = world.posts
+        world.api = Api.TALKS_NONSENSE
+        world.cut_watches()
+        pod.engine.is_paused = False
+        world.advance(30.0)
+        assert world.posts == before
+        world.api = Api.SOUND
+        world.advance(30.0)
+        assert world.posts == before + 1
+        assert pod.engine.is_paused
+
+
+def test_a_gap_before_the_first_list_counts_as_well() -> None:
+    """An operator starts and may not list pods yet; the object is deleted, and its watch does not tell."""
+    with World() as world:
+        pod = paused_pod(world)
+        world.view_is_complete = False
+        world.crash()
+        world.advance(10.0)
+        pod.engine.is_paused = False
+        before, gone = world.posts, world.main
+        world.processes[0].lag = 1000.0
+        world.delete()
+        assert world.main is not gone
+        world.respec(Spec(desired="running"))
+        world.view_is_complete = True
+        world.advance(30.0)
+        assert world.posts == before
+        assert not pod.engine.is_paused
 
 
 def test_after_a_stall_everything_is_read_again_and_nothing_is_written() -> None:

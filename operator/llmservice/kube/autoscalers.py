@@ -9,8 +9,9 @@ logger = logging.getLogger(__name__)
 
 async def list_autoscalers(kubernetes: Kubernetes, namespace: str) -> list[JSON]:
     """All of them; none where we may not look, or cannot: what they are wanted for is a warning."""
+    query = {"resourceVersion": "0"}  # from a cache: many fleets may be paused at once
     try:
-        items, _ = await kubernetes.list(f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers")
+        items, _ = await kubernetes.list(f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers", query)
     except KubernetesError as error:
         logger.warning("Did not look for autoscalers", extra={"namespace": namespace, "error": str(error)})
         return []

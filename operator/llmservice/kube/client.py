@@ -96,10 +96,13 @@ class Kubernetes:
         chunk = {"limit": str(_LIST_CHUNK)}
         while True:
             page = await self.request("GET", path, query={**(query or {}), **chunk}, timeout=30.0)
-            items.extend(page.get("items") or ())
-            token = page["metadata"].get("continue")
+            try:
+                items.extend(page.get("items") or ())
+                token, version = page["metadata"].get("continue"), page["metadata"]["resourceVersion"]
+            except (AttributeError, KeyError, TypeError) as error:
+                raise UnavailableError(f"GET {path}: the answer is no list: {str(page)[:200]}") from error
             if not token:
-                return items, page["metadata"]["resourceVersion"]
+                return items, version
             chunk = {"limit": str(_LIST_CHUNK), "continue": token}
 
     async def watch(

@@ -34,7 +34,7 @@ class PodView:
 
     ``on_pod(uid, pod)`` is called for each pod that appeared or changed, and with None for one that is gone or no longer
     matches; ``on_left(name)`` for one that still lives but no longer matches; ``on_view()`` after :attr:`is_conclusive`
-    changed. ``on_relist()`` is awaited before each list but an undoubted first: what is to be read anew, too. Where it
+    changed. ``on_relist()`` is awaited before each list but an undoubted first one: what is to be read anew, too. Where it
     raises KubernetesError the pods are shown, and the view is not conclusive.
     """
 
@@ -56,7 +56,7 @@ class PodView:
         self._on_left = on_left
         self._on_view = on_view
         self._on_relist = on_relist
-        self._was_listed = False
+        self._was_tried = False
         self._opened_at = math.inf
         """When the present view began; infinite while there is none."""
         self._doubts = 0
@@ -104,10 +104,13 @@ class PodView:
 
     async def _list(self) -> str:
         doubts, trouble = self._doubts, None
-        if self._was_listed or doubts:
+        is_again, self._was_tried = self._was_tried or doubts > 0, True
+        if is_again:
             try:
                 await self._on_relist()
             except KubernetesError as error:
+                if error.retry_after:
+                    raise
                 trouble = error
         items, version = await self._kubernetes.list(self._path, self._query)
         listed = {item["metadata"]["uid"]: item for item in items}
@@ -117,7 +120,7 @@ class PodView:
             self._put(uid, to_pod(item))
         if trouble is not None:
             raise trouble
-        self._was_listed, self._opened_at = True, asyncio.get_running_loop().time()
+        self._opened_at = asyncio.get_running_loop().time()
         self._conclude(doubts == self._doubts)
         return version
 

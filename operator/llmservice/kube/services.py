@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from llmservice import api
 from llmservice.api import LLMService, LLMServiceStatus
-from llmservice.kube.client import JSON, ApiError, Kubernetes
+from llmservice.kube.client import JSON, ApiError, Kubernetes, UnavailableError
 
 _API = f"/apis/{api.API_VERSION}"
 
@@ -28,6 +30,14 @@ async def list_all(kubernetes: Kubernetes, namespaces: Sequence[str] | None) -> 
 async def get(kubernetes: Kubernetes, namespace: str, name: str) -> JSON:
     """The object as it is now. Raises KubernetesError."""
     return await kubernetes.request("GET", _path(namespace, name))
+
+
+def to_service(raw: JSON) -> LLMService:
+    """What the API server answered, read. Raises UnavailableError where it is no LLMService, as from a proxy in between."""
+    try:
+        return LLMService.model_validate(raw)
+    except ValidationError as error:
+        raise UnavailableError(f"an answer is no LLMService: {error}") from error
 
 
 async def put_status(kubernetes: Kubernetes, service: LLMService, status: LLMServiceStatus) -> JSON:

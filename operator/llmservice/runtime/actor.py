@@ -6,7 +6,7 @@ pass wakes the next one.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from llmservice.api import VERIFY_ANNOTATION, LastPause, LLMService, PauseMode, Reason
@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 class Actor:
     """Drives the fleet of one LLMService until its task is cancelled."""
 
-    def __init__(self, service: LLMService, environment: Environment) -> None:
+    def __init__(self, service: LLMService, environment: Environment, notice_stall: Callable[[], bool]) -> None:
+        """``notice_stall()`` is asked before each control call; where it says yes, it has called :meth:`doubt`."""
         self.service = service
         self._environment = environment
         self._older: tuple[LLMService, ...] | None = None
@@ -95,6 +96,7 @@ class Actor:
             on_change=self._changed,
             on_prepare=self._prepare,
             on_fact=self._fact,
+            notice_stall=notice_stall,
         )
 
     # What the outside tells
@@ -202,6 +204,8 @@ class Actor:
             self._was_listed = True
             self._spec_seen_at = now
         self._notice_strike()
+        if self._view.is_conclusive or self._is_retired:
+            self._targets.release()
         if self.service is not self._verdicts_of:
             self._verdicts_of = self.service
             self._targets.know_verdicts(self.service)
@@ -240,9 +244,10 @@ class Actor:
         """What the pods are wanted for may have changed together with them. Raises KubernetesError."""
         metadata = self.service.metadata
         raw = await services.get(self._environment.kubernetes, metadata.namespace, metadata.name)
-        if raw["metadata"]["uid"] != metadata.uid:
+        found = services.to_service(raw)
+        if found.metadata.uid != metadata.uid:
             raise ApiError(404, f"{self.service.key} is another object now")
-        self.record(LLMService.model_validate(raw))
+        self.record(found)
 
     def _pod_left(self, name: str) -> None:
         message = f"{name} is no longer selected; its engine was left as it is"
@@ -267,7 +272,7 @@ class Actor:
         self._wake.set()
 
     def _stored(self, raw: JSON) -> None:
-        service = LLMService.model_validate(raw)
+        service = services.to_service(raw)
         if service.metadata.uid != self.service.metadata.uid:
             return
         self.record(service)
@@ -352,8 +357,7 @@ class Actor:
 
     async def _warn_of_autoscalers(self) -> None:
         found = await list_autoscalers(self._environment.kubernetes, self.service.metadata.namespace)
-        event = autoscalers.warning(found, self._targets.pods())
-        if event is not None:
+        for event in autoscalers.warnings(found, self._targets.pods()):
             self._environment.events.record(self.service, event)
 
     async def _watch_namespace(self) -> None:

@@ -48,6 +48,8 @@ class Gates:
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     """Starts a task that ends with the actor."""
     on_change: Callable[[str], None]
+    is_held: bool = False
+    """Nothing is written."""
     _gated: dict[str, _GatedPod] = field(default_factory=dict)
 
     def follow(self, uid: str, pod: Pod | None) -> None:
@@ -95,7 +97,7 @@ class Gates:
 
     def _write_if_due(self, uid: str, gated: _GatedPod) -> None:
         present = gated.pod.gate if gated.serving else gated.present
-        if present is None or gated.is_writing or self.environment.clock() < gated.retry_at:
+        if self.is_held or present is None or gated.is_writing or self.environment.clock() < gated.retry_at:
             return
         if gate.is_to_be_set(present, gated.serving):
             gated.is_writing = True
@@ -118,7 +120,7 @@ class Gates:
             gated.may_be_open &= serving
         except KubernetesError as error:
             gated.refused = gated.refused or Attempt(began)
-            gated.retry_at = self.environment.clock() + _RETRY_SECONDS
+            gated.retry_at = self.environment.clock() + max(_RETRY_SECONDS, error.retry_after)
             logger.warning("Did not write a readiness gate", extra={"pod": gated.pod.name, "error": str(error)})
         finally:
             gated.is_writing = False

@@ -1,6 +1,7 @@
 """All LLMServices of this process: which exist, which is older than which, and the actor of each."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from llmservice.api import LLMService
 from llmservice.domain import ownership
 from llmservice.kube import services
-from llmservice.kube.client import JSON, KubernetesError
+from llmservice.kube.client import JSON, KubernetesError, UnavailableError
 from llmservice.runtime.actor import Actor
 from llmservice.runtime.environment import Environment
 from llmservice.runtime.heart import Heart
@@ -37,6 +38,8 @@ class Operator:
         self.knows_all = False
         """A complete list was read at least once."""
         self._heart = Heart(environment, self._doubt)
+        self._stalls = 0
+        self._sweep_now = asyncio.Event()
         self._forgotten: set[str] = set()
         """The UIDs that went since the present sweep began: its list may still hold them."""
         self._unsettled: set[str] = set()
@@ -95,7 +98,10 @@ class Operator:
                     wait = max(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)], error.retry_after)
                     attempt += 1
                     logger.warning("Did not list the LLMServices", extra={"error": str(error)})
-                await asyncio.sleep(wait)
+                self._sweep_now.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._sweep_now.wait()
         finally:
             self._heart.stop()
             for task in self._tasks.values():
@@ -103,9 +109,11 @@ class Operator:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _sweep(self) -> None:
-        began = self._environment.clock()
+        began, stalls = self._environment.clock(), self._stalls
         self._forgotten.clear()
         listed = await services.list_all(self._environment.kubernetes, self._namespaces)
+        if stalls != self._stalls:
+            raise UnavailableError("the list may be from before a stall")
         for raw in listed:
             if raw["metadata"]["uid"] not in self._forgotten:
                 self.record(raw)
@@ -117,12 +125,14 @@ class Operator:
             self._settle(service.metadata.namespace for service in tuple(self._services.values()))
 
     def _doubt(self) -> None:
+        self._stalls += 1
+        self._sweep_now.set()
         for actor in tuple(self._actors.values()):
             actor.doubt()
 
     def _start(self, service: LLMService) -> None:
         uid = service.metadata.uid
-        actor = Actor(service, self._environment)
+        actor = Actor(service, self._environment, self._heart.notice_stall)
         self._actors[uid] = actor
         self._tasks[uid] = asyncio.create_task(self._supervise(uid, actor), name=service.key)
         logger.info("Took up an LLMService", extra={"service": service.key})
@@ -131,14 +141,17 @@ class Operator:
         """A defect in one actor must not end the others: it is logged whole, and the actor begins anew."""
         for wait in itertools.chain(_RESTART_SECONDS, itertools.repeat(_RESTART_SECONDS[-1])):
             try:
-                await actor.run()
+                # In a task of its own: a TaskGroup of Python 3.11 whose part has failed leaves the task that waits for it
+                # marked as being cancelled, for good.
+                await asyncio.create_task(actor.run(), name=actor.service.key)
             except ExceptionGroup:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():  # a defect on its way out must not bring it back
                     logger.exception("An actor broke as it ended", extra={"service": actor.service.key})
                     return
                 logger.exception("An actor broke and begins anew", extra={"service": actor.service.key})
-            actor = Actor(actor.service, self._environment)
+            actor = Actor(actor.service, self._environment, self._heart.notice_stall)
+            actor.doubt()
             self._actors[uid] = actor
             self._settle([actor.service.metadata.namespace])
             await asyncio.sleep(wait)

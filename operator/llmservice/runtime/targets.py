@@ -39,6 +39,7 @@ class Targets:
         on_change: Callable[[], None],
         on_prepare: Callable[[step.Prepare], None],
         on_fact: Callable[[Event], None],
+        notice_stall: Callable[[], bool],
     ) -> None:
         """``wake()``: a target is due earlier than was said by :meth:`next_due`. ``on_change()``: something that the status
         shows may have changed. ``on_prepare(what)``: a pause is due, and something has to be in place first."""
@@ -52,6 +53,7 @@ class Targets:
         self._on_change = on_change
         self._on_prepare = on_prepare
         self._on_fact = on_fact
+        self._notice_stall = notice_stall
         self._slots = Slots()
         self._gates = Gates(environment, service.metadata.namespace, spawn, self._gate_changed)
         self._gates_due_at = NEVER
@@ -119,13 +121,22 @@ class Targets:
                 condemned = self._verdict(slot.state.target, slot.key)
                 slot.state = replace(observe.spec_changed(slot.state), condemned=condemned)
                 slot.is_drifting = False
-            if step.may_call_off(wanted, slot.state):
+            if step.may_call_off(wanted, slot.state) and not self._notice_stall():
                 self._call_off(slot)
             self._step(slot)
 
     def hold(self) -> None:
-        """Begin no control call until the next :meth:`want`, not even after an answer that is on its way."""
+        """Begin no control call until one is wanted anew, not even after an answer that is on its way, and write no gate until
+        :meth:`release`. Everything is to be read afresh (:meth:`verify`) before."""
         self.wanted = replace(self.wanted, may_call=False)
+        self._gates.is_held = True
+
+    def release(self) -> None:
+        """Gates may be written again."""
+        if self._gates.is_held:
+            self._gates.is_held = False
+            for place in self._places:
+                self._follow_gates(place)
 
     def know_verdicts(self, service: LLMService) -> None:
         """Engines that this or another operator leaves alone, as the status of ``service`` tells. It may come with a spec
@@ -266,7 +277,8 @@ class Targets:
                 if isinstance(action, step.Read):
                     await self._read(slot, identify=action.identify)
                 elif isinstance(action, ControlCall):
-                    await self._call(slot, action)
+                    if not self._notice_stall():
+                        await self._call(slot, action)
                 else:
                     slot.task = None
                     self._rest(slot, action)
@@ -357,7 +369,7 @@ class Targets:
         if not self._gates.are_there:  # mostly, and this is asked at each change of each target
             return
         gated = [uid for uid in self._places.get(place, ()) if self._gates.holds(uid)]
-        if gated:
+        if gated and not self._notice_stall():
             states = [slot.state for port in self._slots.ports_of(place) if (slot := self._slots.get((place, port)))]
             serving = gate.wanted_serving(self.wanted, states)
             for uid in gated:

@@ -13,10 +13,11 @@ def autoscaler_will_shrink_the_fleet(facts: Facts) -> Iterable[Finding]:
     if facts.service.spec.generation is not Desired.PAUSED:
         return
     for item in facts.autoscalers.items:
-        name, target, number = item["metadata"]["name"], item["spec"]["scaleTargetRef"], len(facts.members)
-        least = autoscalers.may_shrink_to(item, facts.owners, number)
-        if least is None:
+        name, target = item["metadata"]["name"], item["spec"]["scaleTargetRef"]
+        found = autoscalers.may_shrink(item, (facts.owners_of(member) for _, member in facts.members))
+        if found is None:
             continue
+        number, least = found
         lost = "; pods that go take their frozen requests along" if _keeps(facts) else ""
         yield warning(
             "AutoscalerShrinks",

@@ -155,14 +155,17 @@ class Facts:
     @cached_property
     def owners(self) -> frozenset[tuple[str, str]]:
         """What controls the members, by kind and name, up to the Deployment of a ReplicaSet."""
+        return frozenset(owner for _, item in self.members for owner in self.owners_of(item))
+
+    def owners_of(self, item: Item) -> set[tuple[str, str]]:
+        """What controls one of them."""
         found: set[tuple[str, str]] = set()
-        for _, item in self.members:
-            for owner in _controllers(item):
-                found.add(owner)
-                if owner[0] == "ReplicaSet":
-                    sets = [each for each in self.replicasets.items if each["metadata"]["name"] == owner[1]]
-                    found.update(above for each in sets for above in _controllers(each))
-        return frozenset(found)
+        for owner in _controllers(item):
+            found.add(owner)
+            if owner[0] == "ReplicaSet":
+                sets = [each for each in self.replicasets.items if each["metadata"]["name"] == owner[1]]
+                found.update(above for each in sets for above in _controllers(each))
+        return found
 
     @property
     def workload(self) -> str | None:
