@@ -8,6 +8,7 @@ from tests.property.engines import ALONE, Engine, Pod
 from tests.property.world import Api, Spec, World
 
 from llmservice.domain.fleet import Gate
+from llmservice.kube.client import UnavailableError
 from llmservice.runtime import heart
 from llmservice.runtime.heart import Heart
 
@@ -136,10 +137,14 @@ def test_an_actor_that_breaks_begins_anew_and_reads_the_object_again() -> None:
         assert broken is not None
         broken._targets.step_due = _break  # type: ignore[method-assign, assignment]
         pod.engine.is_paused = False
-        world.advance(60.0)
+        world.stand_still(4.0)
+        woke_at, before = world.now, world.posts
+        while world.posts == before:
+            assert world.now < woke_at + 60.0
+            world.advance(0.01)
         assert life.actor is not broken
+        assert life.object_read_at >= woke_at
         assert pod.engine.is_paused
-        assert life.object_read_at > life.began_at
 
 
 def _break(_: float) -> None:
@@ -192,6 +197,24 @@ def test_after_a_stall_everything_is_read_again_and_nothing_is_written() -> None
         assert life.knows(pod.engine.container_id, f"http://{pod.address}:8000").asked_at >= woke_at
         world.advance(60.0)
         assert (world.posts, world.writes, world.events) == before
+
+
+def test_a_list_of_all_from_before_a_stall_is_not_believed() -> None:
+    with World() as world:
+        paused_pod(world)
+        process, refused = world.processes[0], list[UnavailableError]()
+
+        async def sweep() -> None:
+            try:
+                await process.operator._sweep()
+            except UnavailableError as error:
+                refused.append(error)
+
+        process._as(process.life(""), process._spawn, sweep())
+        world.advance(world.way + 0.005)  # the list was made
+        world.stand_still(4.0)
+        world.advance(1.0)
+        assert [str(each) for each in refused] == ["the list may be from before a stall"]
 
 
 def test_a_list_that_still_holds_what_is_gone_does_not_bring_it_back() -> None:
