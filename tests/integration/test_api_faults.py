@@ -90,8 +90,9 @@ def test_r16_an_api_server_that_answers_5xx_is_survived(
     assert_serves(fleet, operator)
 
 
-def is_refused_list(seen: api_proxy.Seen) -> bool:
-    return api_proxy.is_pod_list(seen) and seen.status == 429
+def is_refused_read(seen: api_proxy.Seen) -> bool:
+    """A read of the object itself, with which each attempt to see the pods again begins."""
+    return seen.method == "GET" and seen.path.endswith("/llmservices/qwen") and seen.status == 429
 
 
 @pytest.mark.promise("recovers", "calm", "bounded", fault="the API server answers 429 with Retry-After")
@@ -104,11 +105,13 @@ def test_r16_an_api_server_that_answers_429_is_survived_and_not_pressed(
         lose_sight(operator)
         fleet.want("running")
         wait_until(
-            lambda: len(proxy.seen(is_refused_list, since=start)) >= 3, PATIENCE_SECONDS, what="three lists of pods"
+            lambda: len(proxy.seen(is_refused_read, since=start)) >= 3,
+            PATIENCE_SECONDS,
+            what="three reads of the object",
         )
         assert fleet.all_paused()
         assert len(proxy.seen(since=start)) < 10 * (time.monotonic() - start) + 20
-        times = [one.at for one in proxy.seen(is_refused_list, since=start)]
+        times = [one.at for one in proxy.seen(is_refused_read, since=start)]
         assert all(later - earlier >= 2 for earlier, later in itertools.pairwise(times))
     fleet.wait("Ready", reason="InDesiredState")
     assert len(fleet.posts()) == 4
