@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from llmservice.domain.clocks import to_seconds
 from llmservice_testing import api_proxy
 from llmservice_testing.api_proxy import ApiProxy, Trouble
 from llmservice_testing.builders import make_llmservice
@@ -480,10 +481,12 @@ def test_an_object_that_was_deleted_in_a_gap_of_the_watch_is_swept(
 def test_an_object_that_was_replaced_in_a_gap_of_the_watch_gets_its_pods_after_the_sweep(
     fleet: Fleet, cluster: Cluster, proxy: ApiProxy, operator: OperatorProcess
 ) -> None:
-    """Until then the old one is known, and owns the pods, as it is the older."""
+    """Until then the old one is known, and owns the pods, as it is the older: by whole seconds, as the API has them."""
     fleet.paused(2)
+    created_at = to_seconds(fleet.get()["metadata"]["creationTimestamp"])
     with proxy.gap(api_proxy.is_service_watch):
         cluster.delete_llmservice(fleet.namespace, fleet.name)
+        wait_until(lambda: time.time() >= created_at + 1, PATIENCE_SECONDS, what="the next second")
         fleet.declare("running")
     wait_until(lambda: not any(engine.paused for engine in fleet.engines), 100, what="what the new one says")
     fleet.wait("Ready", reason="InDesiredState")
