@@ -4,13 +4,10 @@ Who draws a port and binds it a moment later may lose it in between; who keeps o
 unbound meanwhile. So each process draws from a block of ports that is its own while it lives.
 """
 
-import fcntl
 import functools
 import itertools
-import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -42,18 +39,15 @@ def _own_ports() -> Iterator[int]:
     ephemeral_start = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     end = ephemeral_start if ephemeral_start > _LOWEST + 2 * _BLOCK else 32_768
     firsts = range(_LOWEST, end - _BLOCK + 1, _BLOCK)
-    folder = Path(tempfile.gettempdir()) / f"llmservice-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
     for first in random.sample(firsts, k=len(firsts)):
-        claim = os.open(folder / str(first), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(claim)
-            continue
-        # Never closed: the kernel gives the lock back when this process ends, however it ends.
+        with socket.socket(socket.AF_UNIX) as claim:
+            try:
+                claim.bind(f"\0llmservice-ports-{first}")  # a name that is no file, and goes with who holds it
+            except OSError:
+                continue
+            claim.detach()  # it stays open until this process ends, however it ends
         return itertools.cycle(range(first, first + _BLOCK))
-    raise OSError(f"each of {len(firsts)} blocks of ports is claimed by a process of this user ({folder})")
+    raise OSError(f"each of {len(firsts)} blocks of ports is claimed by another process")
 
 
 def _is_free(port: int) -> bool:
