@@ -1,11 +1,12 @@
 """What tests on a real API server share: engines, their addresses, and a namespace. Each folder has its own `cluster`."""
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from llmservice_testing.cluster import Cluster
+from llmservice_testing.cluster import Cluster, NotFoundError
 from llmservice_testing.fleet import Addresses
 from llmservice_testing.simulator import SimulatorThread
 
@@ -30,5 +31,6 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.create_namespace(name)
     yield name
     for service in cluster.list_llmservices(name):
-        cluster.delete_llmservice(name, service["metadata"]["name"])
+        with contextlib.suppress(NotFoundError):  # the operator has just let go of it
+            cluster.delete_llmservice(name, service["metadata"]["name"])
     cluster.delete_namespace(name)

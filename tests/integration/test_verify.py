@@ -63,6 +63,7 @@ def test_the_echo_outlives_the_annotation(fleet: Fleet) -> None:
 @pytest.mark.usefixtures("operator")
 def test_nothing_but_the_echo_changes_at_rest(fleet: Fleet, tmp_path: Path) -> None:
     before = fleet.paused(2, resyncSeconds=SELDOM).get()
+    fleet.wait_for_event("Paused")  # they are written after the status
     events = len(fleet.events())
     with History(fleet, tmp_path) as history:
         fleet.verify("step-1")
