@@ -256,16 +256,12 @@ class Cluster:
 
     def list_llmservices(self, namespace: str) -> list[Json]:
         """Reads all LLMServices of a namespace. For a moment after the API server has started, or the definition has changed,
-        it is not ready to list them: that is waited for."""
-        path, found = _LLMSERVICES.format(namespace), list[Json]()
-
-        def is_listed() -> bool:
-            items = self._list(path)
-            found.extend(items or ())
-            return items is not None
-
-        wait_until(is_listed, _LIST_SECONDS, what="LLMServices being listed")
-        return found
+        it is not ready to list them: that is waited for. Raises NotFoundError where the definition is gone."""
+        path = _LLMSERVICES.format(namespace)
+        if self._list(path) is None:
+            wait_until(lambda: self._list(path) is not None, _LIST_SECONDS, what="LLMServices being listed")
+        items: list[Json] = self.get(path)["items"]
+        return items
 
     def patch_llmservice(self, namespace: str, name: str, patch: Json, *, subresource: str = "") -> Json:
         """Sends a merge patch to an LLMService, or to its `status`; `patch` holds `spec`, `metadata` or `status`."""
